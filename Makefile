@@ -1,0 +1,54 @@
+# make demo    a real network gated on real data, within three minutes of its installation
+# make test    the whole test suite
+# make bench   the figures of benchmarks/latest.json; `make bench only=predict` measures one part of them
+# make check   format, lint and types
+# make clean   remove what the others made
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export MPLBACKEND := Agg
+
+.PHONY: demo test bench check format clean
+
+demo: .venv/demo
+	$(BIN)/penstock demo --folder demo
+
+test: .venv/dev
+	$(BIN)/python -m pytest
+
+bench: .venv/dev
+	$(BIN)/python -m benchmarks $(if $(only),--only $(only))
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache
+
+# Each file below stands for an installation; a change of what it needs makes it anew.
+.venv/torch: constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) "$$(grep '^torch==' constraints.txt)"
+	touch $@
+
+.venv/train: .venv/torch pyproject.toml
+	$(PIP) --editable '.[train]'
+	touch $@
+
+.venv/demo: .venv/train
+	$(PIP) --no-deps seglearn==1.2.5
+	touch $@
+
+# timm and the torchvision it imports stay in a folder of their own: installed beside lightning, a torchvision without
+# its operators breaks lightning's import. tests/timm_models.py puts the folder on the path, behind a shim.
+.venv/dev: .venv/demo
+	$(PIP) --editable '.[dev]'
+	$(PIP) --no-deps --upgrade --target .venv/timm timm==1.0.30 torchvision==0.28.0
+	touch $@

@@ -1,0 +1,250 @@
+"""Choose thresholds that keep a promise: with confidence 1 − δ, at most a share r of the positives is lost.
+
+One gate. Thresholds are tried from the lowest up, each with an exact binomial test of "more than r is lost" at level δ,
+until the first one fails (a fixed sequence, so no price is paid for trying many). As each threshold loses at least as
+many positives as the one before, the last that passes is the score of the (k+1)-th weakest positive, where k is the
+largest number of losses that the test still accepts.
+
+A cascade. All thresholds move together along one path, fixed before the test on data of its own, so that each sample
+has one level at which the cascade would first stop it: its weakest gate's. On levels a cascade is one gate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from penstock.cost import gated_cost
+from penstock.data.batches import Data
+from penstock.errors import CalibrationError
+from penstock.evaluation import cascade, check_both_kinds, collect
+from penstock.network import Certificate, GatedNetwork
+
+DECIMALS = 4  # of a threshold; it is rounded down, which keeps the promise and outlives rounding of the logits
+SHAPING_SHARE = 0.3  # of the positives, which fix the path of a cascade and take no part in the test
+
+
+def calibrate(
+    net: GatedNetwork,
+    data: Data,
+    *,
+    max_positive_loss: float = 0.01,
+    confidence: float = 0.95,
+    active: Collection[int] | None = None,
+    events: Sequence[int] | Tensor | None = None,
+    batch_size: int = 256,
+    progress: bool = False,
+) -> Certificate:
+    """Set the network's thresholds so that the whole cascade keeps the promise; return and store its certificate.
+
+    The promise holds for positives drawn like those of ``data``, which the network has not been trained on. Windows
+    that overlap are not drawn independently: name their events.
+
+    Args:
+        data: held-out data, a DataLoader, a Dataset or a pair of tensors (x, y), in a fixed order.
+        max_positive_loss: r, the share of positives that may be lost.
+        confidence: 1 − δ.
+        active: the layers whose gates are used; the others are opened for good.
+        events: for each sample the event it belongs to (a word spoken, a fall, a recording); an event counts as one
+            positive and is lost when all of its positive samples are stopped.
+    """
+    _check_promise(max_positive_loss, confidence)
+    chosen = sorted(net.active(active))
+    if not chosen:
+        raise CalibrationError("there is no gate to calibrate: this network has none, or none is active.")
+    labels, _, gates = collect(net, data, batch_size=batch_size, progress="calibrating" if progress else None)
+    positive = net.positive(labels)
+    check_both_kinds(positive, "calibrate")
+    scores = np.stack([gates[i].double().numpy() for i in chosen], axis=1)  # type: ignore[union-attr]
+    event = _events(events, len(labels))
+    testing, path = _path(net, chosen, scores, positive.numpy(), event, max_positive_loss)
+    levels = _of_events(path.levels(scores[testing]), event[testing])
+    level, allowed = weakest_allowed(levels, max_positive_loss, confidence)
+    thresholds: list[float | None] = [None if layer.gate is None else -math.inf for layer in net.layers]
+    for i, threshold in zip(chosen, path.thresholds(level), strict=True):
+        thresholds[i] = math.floor(threshold * 10**DECIMALS) / 10**DECIMALS
+    net.thresholds = thresholds
+    passed = cascade(gates, thresholds, chosen, samples=len(labels)).numpy() < 0
+    survivors = _of_events(passed[testing].astype(float), event[testing])
+    net.certificate = Certificate(
+        positives=len(levels),
+        lost=int((survivors == 0).sum()),
+        bound=upper_bound(allowed, len(levels), confidence),
+        max_positive_loss=max_positive_loss,
+        confidence=confidence,
+        thresholds=tuple(thresholds),
+    )
+    return net.certificate
+
+
+def weakest_allowed(levels: np.ndarray, max_positive_loss: float, confidence: float) -> tuple[float, int]:
+    """Return the highest level below which the promise allows positives to be lost, and how many it allows.
+
+    Args:
+        levels: (n,), the level at which each positive would be lost: it passes any threshold up to its own level.
+    """
+    allowed = allowed_losses(len(levels), max_positive_loss, confidence)
+    return float(np.sort(levels)[allowed]), allowed
+
+
+def allowed_losses(n: int, max_positive_loss: float, confidence: float) -> int:
+    """Return how many of ``n`` positives may be lost in the test.
+
+    >>> [allowed_losses(n, 0.01, 0.95) for n in (299, 473, 1000)]
+    [0, 1, 4]
+    """
+    needed = needed_positives(max_positive_loss, confidence)
+    if n < needed:
+        raise CalibrationError(
+            f"{n} positives are too few to promise that at most {max_positive_loss:.2%} are lost with "
+            f"{confidence:.1%} confidence: "
+            f"at least {needed} are needed. Bring more, or allow a larger loss or a lower confidence."
+        )
+    k = int(stats.binom.ppf(1 - confidence, n, max_positive_loss))
+    while k >= 0 and stats.binom.cdf(k, n, max_positive_loss) > 1 - confidence:
+        k -= 1
+    return k
+
+
+def needed_positives(max_positive_loss: float, confidence: float) -> int:
+    """Return how many positives a promise takes, if none of them is lost.
+
+    >>> [needed_positives(r, 0.95) for r in (0.1, 0.05, 0.02, 0.01)]
+    [29, 59, 149, 299]
+    """
+    return math.ceil(math.log(1 - confidence) / math.log1p(-max_positive_loss))
+
+
+def upper_bound(lost: int, n: int, confidence: float) -> float:
+    """Return the exact upper confidence bound (Clopper and Pearson) of a share of which ``lost`` of ``n`` were seen."""
+    return 1.0 if lost >= n else float(stats.beta.ppf(confidence, lost + 1, n - lost))
+
+
+@dataclass(frozen=True)
+class Path:
+    """How the thresholds of a cascade move together: each gate's is a growing function of one level.
+
+    At level u the i-th gate stops the share ``weights[i] · u`` of the positives that the path was made from.
+
+    Attributes:
+        knots: of each gate, sorted scores of those positives.
+        weights: of each gate.
+    """
+
+    knots: tuple[np.ndarray, ...]
+    weights: tuple[float, ...]
+
+    def levels(self, scores: np.ndarray) -> np.ndarray:
+        """Return the level at which each sample is first stopped: (n, gates) -> (n,)."""
+        columns = [
+            _quantile_of(scores[:, i], knots) / weight
+            for i, (knots, weight) in enumerate(zip(self.knots, self.weights, strict=True))
+        ]
+        return np.min(columns, axis=0)
+
+    def thresholds(self, level: float) -> list[float]:
+        """Return each gate's threshold at a level."""
+        return [float(_score_at(level * weight, knots)) for knots, weight in zip(self.knots, self.weights, strict=True)]
+
+
+@dataclass(frozen=True)
+class _OneGate:
+    """The path of one gate: its score is its level."""
+
+    def levels(self, scores: np.ndarray) -> np.ndarray:
+        return scores[:, 0]
+
+    def thresholds(self, level: float) -> list[float]:
+        return [level]
+
+
+def _path(
+    net: GatedNetwork,
+    chosen: list[int],
+    scores: np.ndarray,
+    positive: np.ndarray,
+    event: np.ndarray,
+    max_positive_loss: float,
+) -> tuple[np.ndarray, Path | _OneGate]:
+    """Return which positives are left for the test, and the path."""
+    if len(chosen) == 1:
+        return positive, _OneGate()
+    events = np.unique(event[positive])
+    picked = np.random.default_rng(0).permutation(events)[: math.ceil(SHAPING_SHARE * len(events))]
+    shaping = positive & np.isin(event, picked)
+    knots = tuple(np.unique(scores[shaping, i]) for i in range(len(chosen)))
+    best, best_cost = Path(knots, (1.0,) * len(chosen)), math.inf
+    for weights in _ways_to_share(len(chosen)):
+        path = Path(knots, weights)
+        level = np.quantile(path.levels(scores[shaping]), max_positive_loss)
+        cost = _mean_macs(net, chosen, scores[~positive], path.thresholds(float(level)))
+        if cost < best_cost:
+            best, best_cost = path, cost
+    return positive & ~shaping, best
+
+
+def _ways_to_share(gates: int) -> list[tuple[float, ...]]:
+    """Return ways to share what may be lost among the gates: evenly, mostly one, and a hundred drawn ones."""
+    drawn = np.random.default_rng(0).dirichlet(np.ones(gates), size=100)
+    mostly = 0.9 * np.eye(gates) + 0.1 / gates
+    every = np.concatenate([np.full((1, gates), 1 / gates), mostly, drawn])
+    return [tuple(row) for row in np.maximum(every, 1e-3).tolist()]
+
+
+def _mean_macs(net: GatedNetwork, chosen: list[int], scores: np.ndarray, thresholds: list[float]) -> float:
+    stops = scores < np.array(thresholds)
+    first = np.where(stops.any(1), np.array(chosen)[stops.argmax(1)], -1)
+    return gated_cost(net, torch.from_numpy(first), chosen).macs.double().mean().item()
+
+
+def _quantile_of(score: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """Return the share of knots below a score: growing everywhere, also beyond the knots."""
+    shares = (np.arange(len(knots)) + 0.5) / len(knots)
+    inside = np.interp(score, knots, shares)
+    below = shares[0] * np.exp(np.minimum(score - knots[0], 0))
+    return np.where(score < knots[0], below, np.where(score > knots[-1], shares[-1] + score - knots[-1], inside))
+
+
+def _score_at(share: float, knots: np.ndarray) -> float:
+    """Undo `_quantile_of`."""
+    shares = (np.arange(len(knots)) + 0.5) / len(knots)
+    if share < shares[0]:
+        return float(knots[0] + np.log(share / shares[0]))
+    if share > shares[-1]:
+        return float(knots[-1] + share - shares[-1])
+    return float(np.interp(share, shares, knots))
+
+
+def _events(events: Sequence[int] | Tensor | None, samples: int) -> np.ndarray:
+    if events is None:
+        return np.arange(samples)
+    event = np.asarray(events)
+    if event.shape != (samples,):
+        raise CalibrationError(
+            f"events of shape {event.shape} came for {samples} samples: give one event for each sample."
+        )
+    return event
+
+
+def _of_events(values: np.ndarray, event: np.ndarray) -> np.ndarray:
+    """Return the highest value of each event."""
+    _, number = np.unique(event, return_inverse=True)
+    highest = np.full(number.max() + 1, -np.inf)
+    np.maximum.at(highest, number, values)
+    return highest
+
+
+def _check_promise(max_positive_loss: float, confidence: float) -> None:
+    if not 0 < max_positive_loss < 1:
+        raise CalibrationError(
+            f"max_positive_loss = {max_positive_loss} is not possible: it is a share between 0 and 1, "
+            "such as 0.01 for 1 %."
+        )
+    if not 0 < confidence < 1:
+        raise CalibrationError(f"confidence = {confidence} is not possible: it lies between 0 and 1, such as 0.95.")

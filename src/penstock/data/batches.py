@@ -1,0 +1,75 @@
+"""One way in for data: a DataLoader, a Dataset, or a pair of tensors (x, y) all become batches of (x, y)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from penstock.errors import DataError
+
+Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Tensor, Tensor]
+
+
+def loader(data: Data, *, batch_size: int, shuffle: bool = False) -> DataLoader[Any]:
+    """Return a DataLoader; one that is given is returned as it is."""
+    if isinstance(data, DataLoader):
+        return data
+    if isinstance(data, (tuple, list)):
+        data = _pair(data)
+    if not isinstance(data, Dataset) or not hasattr(data, "__len__"):
+        raise DataError(
+            f"data of type {type(data).__name__} came; give a DataLoader, a Dataset with a length, or a "
+            "pair of tensors (x, y)."
+        )
+    if not len(data):
+        raise DataError("the data set is empty.")
+    return DataLoader(data, batch_size=batch_size, shuffle=shuffle)
+
+
+def batches(data: Data, *, batch_size: int, progress: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (x, y), with a progress bar named ``progress`` when the work is long and somebody looks."""
+    source: Iterable[Any] = loader(data, batch_size=batch_size)
+    if progress is not None:
+        from rich.console import Console
+        from rich.progress import track
+
+        source = track(source, description=progress, transient=True, console=Console(stderr=True))
+    for batch in source:
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise DataError(f"a batch of type {type(batch).__name__} came; a data set yields pairs (x, y).")
+        x, y = batch
+        yield x, torch.as_tensor(y)
+
+
+def cheap_labels(data: Data) -> Tensor | None:
+    """Return all labels of a data set if that takes no reading of its inputs."""
+    source = data.dataset if isinstance(data, DataLoader) else data
+    if isinstance(source, (tuple, list)):
+        return _pair(source).tensors[1]
+    if isinstance(source, TensorDataset) and len(source.tensors) == 2:
+        return source.tensors[1]
+    targets = getattr(source, "targets", None)  # as torchvision's data sets have it
+    return None if targets is None else torch.as_tensor(targets)
+
+
+def labels(data: Data) -> Tensor:
+    """Return all labels of a data set, reading it where there is no other way."""
+    known = cheap_labels(data)
+    return torch.cat([y for _, y in batches(data, batch_size=1024)]) if known is None else known
+
+
+def class_counts(data: Data, classes: int) -> tuple[int, ...]:
+    """Count the samples of each class, as `Objective` wants them."""
+    return tuple(torch.bincount(labels(data), minlength=classes).tolist())
+
+
+def _pair(data: Any) -> TensorDataset:
+    if len(data) != 2 or not all(isinstance(part, Tensor) for part in data):
+        raise DataError(f"{len(data)} parts came where a pair of tensors (x, y) is wanted.")
+    if len(data[0]) != len(data[1]):
+        raise DataError(f"{len(data[0])} samples came with {len(data[1])} labels: give one label for each sample.")
+    return TensorDataset(*data)

@@ -1,0 +1,200 @@
+"""The compression layer: a learned binary mask that thins what flows on (the paper's equations 2, 5 and 6).
+
+    y = x ∘ Γ(σ(φ)),    σ clips to [0, 1],    Γ(φ) = 1 where φ > ½
+
+Γ has no gradient of its own, so the gradient of the mask is handed straight through to φ. A dropped dimension
+still receives one (the gradient of the mask is x · ∂loss/∂y, whatever the mask is), so it can come back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from penstock.errors import ObjectiveError, ShapeError
+
+
+@dataclass(frozen=True)
+class Granularity:
+    """What one dimension of a mask stands for. Use `PerElement`, `PerChannel` or `PerFeature`.
+
+    ``feature`` is always the shape of one sample's features, without the batch: (C, H, W), (C, T), (T, D) or (D,).
+    """
+
+    def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the mask's shape, which broadcasts against ``feature``."""
+        return tuple(feature)
+
+    def pool(self, x: Tensor) -> Tensor:
+        """Return one value for each dimension of the mask: (batch, *feature) -> (batch, units)."""
+        return x.flatten(1)
+
+    def pack(self, x: Tensor, kept: Tensor) -> Tensor:
+        """Return only the kept dimensions of ``x``: what crosses a link."""
+        return x.flatten(1).index_select(1, kept)
+
+    def unpack(self, packed: Tensor, kept: Tensor, feature: tuple[int, ...]) -> Tensor:
+        """Put packed values back to their places, with zeros between them."""
+        flat = packed.new_zeros(len(packed), prod(feature))
+        return flat.index_copy(1, kept, packed).view(-1, *feature)
+
+
+@dataclass(frozen=True)
+class PerElement(Granularity):
+    """One mask dimension for each element of the features: the paper's choice, and the finest."""
+
+
+@dataclass(frozen=True)
+class _PerAxis(Granularity):
+    """One mask dimension for each index of one axis; its other axes may have any length."""
+
+    def _axis(self, rank: int) -> int:
+        raise AttributeError("use PerChannel or PerFeature")
+
+    def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
+        axis = self._axis(len(feature) + 1) - 1
+        return tuple(size if i == axis else 1 for i, size in enumerate(feature))
+
+    def pool(self, x: Tensor) -> Tensor:
+        return x if x.ndim == 2 else x.movedim(self._axis(x.ndim), 1).flatten(2).mean(2)
+
+    def pack(self, x: Tensor, kept: Tensor) -> Tensor:
+        return x.index_select(self._axis(x.ndim), kept)
+
+    def unpack(self, packed: Tensor, kept: Tensor, feature: tuple[int, ...]) -> Tensor:
+        axis = self._axis(packed.ndim)
+        shape = list(packed.shape)
+        shape[axis] = feature[axis - 1]
+        return packed.new_zeros(shape).index_copy(axis, kept, packed)
+
+
+@dataclass(frozen=True)
+class PerChannel(_PerAxis):
+    """One mask dimension a channel: the first axis of (C, H, W) and (C, T)."""
+
+    def _axis(self, rank: int) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class PerFeature(_PerAxis):
+    """One mask dimension a feature: the last axis of (T, D), as in tokens and recurrent networks."""
+
+    def _axis(self, rank: int) -> int:
+        return rank - 1
+
+
+def clip(phi: Tensor) -> Tensor:
+    """Clip to [0, 1]: the paper's σ (equation 5)."""
+    return phi.clamp(0, 1)
+
+
+def binary_mask(phi: Tensor) -> Tensor:
+    """Return Γ(σ(φ)), the mask of 0s and 1s, with a straight-through gradient (equation 6).
+
+    >>> phi = torch.tensor([-0.2, 0.5, 0.7], requires_grad=True)
+    >>> mask = binary_mask(phi); mask.tolist()
+    [0.0, 0.0, 1.0]
+    >>> (mask * torch.tensor([-1.0, 2.0, 3.0])).sum().backward(); phi.grad.tolist()
+    [-1.0, 2.0, 3.0]
+    """
+    return _StraightThrough.apply(phi)  # type: ignore[no-any-return]
+
+
+def transmission_cost(phi: Tensor, p: float = 2.0) -> Tensor:
+    """Return the L_p cost of what is transmitted: the mean of σ(φ)^p, in [0, 1].
+
+    A mean rather than a sum, so that one β means the same for 64 channels as for 50,000 elements.
+
+    >>> round(transmission_cost(torch.tensor([0.0, 0.5, 1.0, 1.5])).item(), 4)
+    0.5625
+    """
+    if not p > 0:
+        raise ObjectiveError(
+            f"p = {p} is not possible: the transmission cost L_p needs p > 0. The paper's choice is p = 2."
+        )
+    if p >= 1:
+        return clip(phi).pow(p).mean()
+    return phi.clamp(1e-6, 1).pow(p).mean()  # below p = 1 the slope at 0 is infinite
+
+
+class Compression(nn.Module):
+    """Drop the dimensions that the rest of the network can do without.
+
+    A new mask is full: φ starts at random heights in (½, 1], so the network computes at first what it computed
+    before, and dimensions fall one after another rather than all at the same step.
+
+    Shapes:
+        x: (batch, *feature) -> (batch, *feature), zero where dropped.
+
+    >>> layer = Compression((4, 8, 8), over=PerChannel())
+    >>> layer.density, layer.kept.tolist()
+    (1.0, [0, 1, 2, 3])
+    """
+
+    def __init__(self, feature: tuple[int, ...], over: Granularity = PerElement()):
+        super().__init__()
+        self.feature = tuple(feature)
+        self.over = over
+        self.phi = nn.Parameter(1 - 0.5 * torch.rand(over.mask_shape(self.feature)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._check(x)
+        return x * self.mask.to(x.dtype)
+
+    def pack(self, x: Tensor) -> Tensor:
+        """Return only the kept dimensions of ``x``."""
+        self._check(x)
+        return self.over.pack(x, self.kept)
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """Undo `pack`: ``unpack(pack(x))`` equals ``forward(x)``."""
+        return self.over.unpack(packed, self.kept, self.feature)
+
+    @property
+    def mask(self) -> Tensor:
+        """Γ(σ(φ)): 1 where a dimension is kept."""
+        return binary_mask(self.phi)
+
+    @property
+    def kept(self) -> Tensor:
+        """The indices of the kept dimensions, ascending."""
+        return (self.phi.detach().flatten() > 0.5).nonzero().flatten()
+
+    @property
+    def density(self) -> float:
+        """The share of dimensions that are kept."""
+        return (self.phi.detach() > 0.5).double().mean().item()
+
+    @property
+    def dropout_rate(self) -> float:
+        """The share of dimensions that are dropped: the paper's P_dr."""
+        return 1 - self.density
+
+    def extra_repr(self) -> str:
+        kept, units = len(self.kept), self.phi.numel()
+        return f"{self.feature}, over={self.over}, kept={kept}/{units}"
+
+    def _check(self, x: Tensor) -> None:
+        if x.ndim != len(self.feature) + 1 or self.over.mask_shape(tuple(x.shape[1:])) != tuple(self.phi.shape):
+            raise ShapeError(
+                f"features of shape {tuple(x.shape[1:])} do not fit this mask, which was made for {self.feature} "
+                f"{self.over}. Gate the network with an example of the shape that it will see."
+            )
+
+
+class _StraightThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, phi: Tensor) -> Tensor:  # type: ignore[no-untyped-def, override]
+        ctx.save_for_backward(phi)
+        return (clip(phi) > 0.5).to(phi.dtype)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[no-untyped-def, override]
+        (phi,) = ctx.saved_tensors
+        # Outside [0, 1] only the way back is open: a step further out would change nothing but the way home.
+        outward = ((phi <= 0) & (grad > 0)) | ((phi >= 1) & (grad < 0))
+        return grad.masked_fill(outward, 0)

@@ -1,0 +1,87 @@
+"""The gate: a small binary head that says whether a sample is worth the next stage (the paper's section 2.1).
+
+The head must survive the paper's learning rate of 0.01. A narrow ReLU layer on flattened features did not: its units
+died and it stopped everything. Here the narrow layer is normalised before its activation, so no step, however large,
+can push all units to one side (docs/decisions/0004-gate-head.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import prod
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from penstock.errors import LabelError
+from penstock.layers.compression import Granularity, PerElement
+
+
+class Gate(nn.Module):
+    """Score each sample: is there anything here worth waking the next island for?
+
+    The gate sees one value for each dimension of the mask, so its weights shrink with the mask: given ``kept``, it
+    reads packed features and computes exactly what it computed from the masked ones.
+
+    Shapes:
+        x: (batch, *feature) -> logits: (batch,); a sample passes when its logit reaches ``threshold``.
+
+    Attributes:
+        positives: Ω, the labels that this gate lets pass; None for all but ``background``.
+        threshold: the logit at which a sample passes; 0 (a probability of ½) until calibrated.
+    """
+
+    threshold: Tensor
+
+    def __init__(
+        self,
+        feature: tuple[int, ...],
+        over: Granularity = PerElement(),
+        *,
+        width: int = 16,
+        positives: Collection[int] | None = None,
+    ):
+        super().__init__()
+        if positives is not None and not positives:
+            raise LabelError(
+                "a gate with no positives would stop everything: name at least one label, or None for "
+                "all but background."
+            )
+        self.over = over
+        self.positives = None if positives is None else tuple(sorted({int(label) for label in positives}))
+        self.squeeze = nn.Linear(prod(over.mask_shape(feature)), width)
+        self.norm = nn.LayerNorm(width)
+        self.score = nn.Linear(width, 1)
+        self.register_buffer("threshold", torch.zeros((), dtype=torch.float64))
+
+    @property
+    def width(self) -> int:
+        """The number of hidden units."""
+        return self.squeeze.out_features
+
+    def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        weight = self.squeeze.weight if kept is None else self.squeeze.weight.index_select(1, kept)
+        hidden = F.linear(self.over.pool(x), weight.to(x.dtype), self.squeeze.bias.to(x.dtype))  # (batch, width)
+        return self.score(F.silu(self.norm(hidden))).squeeze(1).float()
+
+    def omega(self, labels: Tensor, background: int) -> Tensor:
+        """Return Ω(y): which labels are of interest to this gate."""
+        if self.positives is None:
+            return labels != background
+        return torch.isin(labels, torch.tensor(self.positives, device=labels.device))
+
+    def shrink(self, kept: Tensor) -> Gate:
+        """Return the gate for packed features, with the parameters of the kept dimensions only."""
+        small = Gate((len(kept),), self.over, width=self.width, positives=self.positives)
+        state = self.state_dict() | {"squeeze.weight": self.squeeze.weight.detach().index_select(1, kept)}
+        small.load_state_dict(state)
+        return small.train(self.training)
+
+    def macs(self, kept: int) -> int:
+        """Return the multiply-accumulates of one decision when ``kept`` dimensions are read."""
+        return (kept + 1) * self.width
+
+    def extra_repr(self) -> str:
+        wanted = "all but background" if self.positives is None else self.positives
+        return f"positives={wanted}, threshold={self.threshold.item():.4g}"

@@ -1,0 +1,92 @@
+"""The gated compression layer: both halves in one (the paper's section 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import prod
+
+from torch import Tensor, nn
+
+from penstock.layers.compression import Compression, Granularity, PerElement
+from penstock.layers.gate import Gate
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Which halves a layer has. Use `Both`, `GateOnly` or `CompressionOnly`."""
+
+    over: Granularity = PerElement()
+    width: int = 16
+
+
+@dataclass(frozen=True)
+class Both(Halves):
+    """A gate behind a compression: the paper's GC layer."""
+
+
+@dataclass(frozen=True)
+class GateOnly(Halves):
+    """A gate that reads all features, and lets all of them flow on."""
+
+
+@dataclass(frozen=True)
+class CompressionOnly(Halves):
+    """A compression that every sample passes."""
+
+
+class GatedCompression(nn.Module):
+    """Thin the features, and score from what is left whether the sample may go on.
+
+    Shapes:
+        x: (batch, *feature) -> (features: (batch, *feature), logits: (batch,) or None without a gate).
+
+    >>> layer = GatedCompression((16, 14, 14))
+    >>> layer.density, layer.transmitted_values, layer.gate_macs
+    (1.0, 3136, 50192)
+    >>> GatedCompression((16, 14, 14), GateOnly()).compression is None
+    True
+    """
+
+    def __init__(self, feature: tuple[int, ...], halves: Halves = Both(), *, positives: Collection[int] | None = None):
+        super().__init__()
+        self.feature = tuple(feature)
+        self.halves = halves
+        over, width = halves.over, halves.width
+        self.compression = None if isinstance(halves, GateOnly) else Compression(self.feature, over)
+        self.gate = (
+            None if isinstance(halves, CompressionOnly) else Gate(self.feature, over, width=width, positives=positives)
+        )
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        thinned = self.thin(x)
+        return thinned, None if self.gate is None else self.gate(thinned)
+
+    def thin(self, x: Tensor) -> Tensor:
+        """Return what flows on of the features."""
+        return x if self.compression is None else self.compression(x)
+
+    def score(self, x: Tensor) -> Tensor:
+        """Return the gate's logits from features not yet thinned, reading only what the mask keeps."""
+        assert self.gate is not None
+        if self.compression is None:
+            return self.gate(x)  # type: ignore[no-any-return]
+        return self.gate(self.compression.pack(x), self.compression.kept)  # type: ignore[no-any-return]
+
+    @property
+    def density(self) -> float:
+        """The share of the features that flows on."""
+        return 1.0 if self.compression is None else self.compression.density
+
+    @property
+    def transmitted_values(self) -> int:
+        """How many numbers of a passing sample flow on."""
+        return round(self.density * prod(self.feature))
+
+    @property
+    def gate_macs(self) -> int:
+        """The multiply-accumulates of one decision; 0 without a gate."""
+        if self.gate is None:
+            return 0
+        units = prod(self.halves.over.mask_shape(self.feature))
+        return self.gate.macs(round(self.density * units))

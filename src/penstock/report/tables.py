@@ -1,0 +1,170 @@
+"""Results as tables for a terminal of 100 columns."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from math import prod
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from penstock.evaluation import Evaluation
+    from penstock.network import GatedNetwork
+    from penstock.surgery.cuts import Cut
+
+WIDTH = 100
+
+
+def render(*parts: RenderableType) -> str:
+    """Return tables as plain text."""
+    text = io.StringIO()
+    console = Console(file=text, width=WIDTH, color_system=None, force_terminal=False)
+    for part in parts:
+        console.print(part)
+    return text.getvalue().rstrip()
+
+
+def cuts_table(cuts: Iterable[Cut]) -> Table:
+    """Return a row for each legal place of a gate."""
+    table = table_of("name", ">depth", ">MACs before", ">shape", ">values", title="Legal places for a gate")
+    for cut in cuts:
+        table.add_row(cut.name, f"{cut.depth:.2f}", count(cut.macs), dims(cut.shape), f"{prod(cut.shape):,}")
+    return table
+
+
+def network_table(net: GatedNetwork) -> Table:
+    """Return a row for each stage of a gated network, and for the layer behind it."""
+    title = f"Gated {net.plan.model}"
+    table = table_of(
+        "stage",
+        "cut after",
+        ">MACs",
+        ">features",
+        ">kept",
+        ">bytes",
+        "gate passes",
+        ">threshold",
+        title=title,
+    )
+    for i, macs in enumerate(net.plan.macs):
+        if i == len(net.layers):
+            table.add_row(str(i + 1), "(end)", count(macs))
+            continue
+        layer = net.layers[i]
+        wanted, threshold = "(no gate)", ""
+        if layer.gate is not None:
+            wanted = "all but background" if layer.gate.positives is None else str(set(layer.gate.positives))
+            threshold = f"{layer.gate.threshold.item():.3g}"
+        kept = f"{layer.transmitted_values:,}"
+        payload = f"{layer.transmitted_values * 4:,}"
+        table.add_row(str(i + 1), net.plan.at[i], count(macs), dims(layer.feature), kept, payload, wanted, threshold)
+    return table
+
+
+def evaluation_tables(evaluation: Evaluation) -> list[RenderableType]:
+    """Return all that an evaluation holds: the whole, its costs, its gates, its classes."""
+    return [_summary(evaluation), _costs(evaluation), *_gates(evaluation), _classes(evaluation)]
+
+
+def _summary(e: Evaluation) -> Table:
+    table = table_of("metric", ">value", "meaning", title=f"{e.samples:,} samples, {e.positives:,} of interest")
+    rows = [
+        ("accuracy", e.accuracy, "with gates: what is stopped counts as background"),
+        ("accuracy, gates open", e.accuracy_open, "the same network without stopping"),
+        ("early stopping", e.early_stopping, "negatives that are stopped"),
+        ("activation sparsity", e.activation_sparsity, "values at the cuts that are not sent"),
+        ("positive lost rate", e.positive_lost_rate, "positives that are stopped"),
+        ("negative pass-through", e.negative_pass_through_rate, "negatives that reach the end"),
+        ("negative correction", e.negative_correction_rate, "negatives stopped that the rest would mistake"),
+        ("stop rate", e.stop_rate, "samples that are stopped"),
+    ]
+    for name, value, meaning in rows:
+        table.add_row(name, percent(value), meaning)
+    if e.certificate:
+        table.caption = f"Promise: {e.certificate}"
+        table.caption_justify = "left"
+    return table
+
+
+def _costs(e: Evaluation) -> Table:
+    table = table_of("stream", ">MACs", ">of plain", ">bytes sent", ">of plain", title="Mean cost of a sample")
+    for cost in e.costs:
+        ratio = cost.negatives_per_positive
+        stream = "as in the data" if ratio is None else f"1 : {ratio:g}"
+        macs_share = percent(cost.macs / cost.plain_macs) if cost.plain_macs else ""
+        plain = cost.plain_payload_bytes
+        sent = percent(cost.payload_bytes / plain) if plain else ""
+        table.add_row(stream, count(cost.macs), macs_share, f"{cost.payload_bytes:,.0f}", sent)
+    return table
+
+
+def _gates(e: Evaluation) -> list[Table]:
+    if not e.gates:
+        return []
+    columns = (
+        "gate after",
+        ">AUC",
+        ">reached",
+        ">stopped",
+        ">neg. pass",
+        ">pos. lost",
+        ">neg. corr.",
+        ">kept",
+        ">dropped",
+    )
+    table = table_of(*columns, title="Each gate alone, on all samples")
+    for gate in e.gates:
+        judged = [gate.negative_pass_through_rate, gate.positive_lost_rate, gate.negative_correction_rate]
+        table.add_row(
+            gate.name,
+            "" if gate.auc is None else f"{gate.auc:.4f}",
+            percent(gate.reached),
+            percent(gate.stopped),
+            *("" if value is None else percent(value) for value in judged),
+            f"{gate.kept:,} of {gate.values:,}",
+            percent(gate.dropout_rate),
+        )
+    return [table]
+
+
+def _classes(e: Evaluation) -> Table:
+    table = table_of("class", ">samples", ">correct", ">gates open", ">stopped", title="Classes")
+    for one in e.classes:
+        table.add_row(one.name, f"{one.samples:,}", percent(one.recall), percent(one.recall_open), percent(one.stopped))
+    return table
+
+
+def table_of(*columns: str, title: str) -> Table:
+    """Return an empty table; a column whose name starts with '>' is set to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(
+            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
+    return table
+
+
+def percent(value: float) -> str:
+    """Return a share as a person reads it."""
+    return f"{100 * value:.1f} %" if abs(value) >= 0.0005 else f"{100 * value:.2f} %"
+
+
+def count(value: float) -> str:
+    """Return a large number in three digits.
+
+    >>> count(1_234_567), count(999), count(15_500_000_000)
+    ('1.23 M', '999', '15.5 G')
+    """
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def dims(shape: tuple[int, ...]) -> str:
+    """Return a shape as 16×14×14."""
+    return "×".join(map(str, shape))

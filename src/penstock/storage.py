@@ -1,0 +1,158 @@
+"""Save and load a gated network without pickle: one safetensors file, with its plan as JSON in the file's header.
+
+A file holds numbers and names, no code: `load` takes the network that was gated, cuts it at the same places and fills
+in the weights. One file, written under another name and then renamed, can be neither half written nor out of step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from penstock.errors import CutError, PenstockError, StorageError
+from penstock.files import write_atomically
+from penstock.layers import Both, CompressionOnly, GateOnly, Halves, PerChannel, PerElement, PerFeature
+from penstock.network import Certificate, GatedNetwork
+from penstock.surgery import gate
+
+FORMAT = 1
+KEY = "penstock"
+HALVES = {kind.__name__: kind for kind in (Both, GateOnly, CompressionOnly)}
+GRANULARITIES = {kind.__name__: kind for kind in (PerElement, PerChannel, PerFeature)}
+
+
+def save(net: GatedNetwork, path: str | Path) -> None:
+    """Write the network to one file."""
+    tensors, tied = _tensors(net)
+    header = {
+        "format": FORMAT,
+        "penstock": version("penstock"),
+        "plan": asdict(net.plan),
+        "background": net.background,
+        "layers": [
+            _describe(layer.halves, None if layer.gate is None else layer.gate.positives) for layer in net.layers
+        ],
+        "certificate": None if net.certificate is None else _finite(asdict(net.certificate)),
+        "tied": tied,
+        "sha256": _digest(tensors),
+    }
+    write_atomically(Path(path), safetensors.torch.save(tensors, {KEY: json.dumps(header, allow_nan=False)}))
+
+
+def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwork:
+    """Read what `save` wrote.
+
+    Args:
+        model: a network of the class that was gated (or the list of its stages); its own weights do not matter, and
+            it stays untouched.
+    """
+    path = Path(path)
+    header, tensors = _read(path)
+    plan = header["plan"]
+    made = type(model).__name__ if isinstance(model, nn.Module) else "list"
+    example = torch.zeros((1, *plan["example_shape"]), dtype=getattr(torch, plan["example_dtype"]))
+    layers = [_understand(layer) for layer in header["layers"]]
+    at = None if plan["model"] == "list" else plan["at"]
+    try:
+        if isinstance(model, nn.Module) == (at is None):
+            raise CutError("one is a list of stages and the other is not")
+        halves, positives = [half for half, _ in layers], [omega for _, omega in layers]
+        net = gate(model, example, at, halves=halves, positives=positives, background=header["background"])
+        _fill(net, tensors, header["tied"])
+    except (PenstockError, RuntimeError) as error:
+        raise StorageError(
+            f"{path} holds a gated {plan['model']}, and the {made} given does not fit it: {error} "
+            "Give a network built just as the one that was saved."
+        ) from error
+    certificate = header["certificate"]
+    if certificate is not None:
+        net.certificate = Certificate(**{**certificate, "thresholds": net.thresholds})
+    return net
+
+
+def _tensors(net: GatedNetwork) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return each tensor once, and the names of those that share it."""
+    origin = net.origin if isinstance(net.origin, nn.Module) else nn.ModuleList(net.origin)
+    state = {f"model.{name}": tensor for name, tensor in origin.state_dict(keep_vars=True).items()}
+    state |= {f"layers.{name}": tensor for name, tensor in net.layers.state_dict(keep_vars=True).items()}  # type: ignore[attr-defined]
+    first: dict[int, str] = {}
+    tied = {name: first[id(t)] for name, t in state.items() if first.setdefault(id(t), name) != name}
+    kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in tied}
+    return kept, tied
+
+
+def _fill(net: GatedNetwork, tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> None:
+    full = dict(tensors) | {name: tensors[source] for name, source in tied.items()}
+    origin = net.origin if isinstance(net.origin, nn.Module) else nn.ModuleList(net.origin)
+    for prefix, module in (("model.", origin), ("layers.", net.layers)):
+        part = {name.removeprefix(prefix): t for name, t in full.items() if name.startswith(prefix)}
+        module.load_state_dict(part)  # type: ignore[union-attr]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not path.is_file():
+        raise StorageError(f"there is no file {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise StorageError(f"{path} is damaged, or no safetensors file: {error}") from error
+    if KEY not in metadata:
+        raise StorageError(
+            f"{path} is a safetensors file that Penstock did not write: its header has no {KEY!r} "
+            "entry. Files are written by penstock.save."
+        )
+    try:
+        header = json.loads(metadata[KEY])
+        newer = header["format"] > FORMAT
+        by = header["penstock"]
+        if not newer and header["sha256"] != _digest(tensors):
+            raise StorageError(
+                f"{path} is damaged: its weights are not those that were written (checksum). Take another copy."
+            )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{path} is damaged: its header cannot be read ({error!r}). Take another copy.") from error
+    if newer:
+        raise StorageError(
+            f"{path} was written by Penstock {by} in format {header['format']}; this one reads up to "
+            f"{FORMAT}. Update Penstock."
+        )
+    return header, tensors
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _describe(halves: Halves, positives: Sequence[int] | None) -> dict[str, Any]:
+    return {
+        "halves": type(halves).__name__,
+        "over": type(halves.over).__name__,
+        "width": halves.width,
+        "positives": None if positives is None else list(positives),
+    }
+
+
+def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
+    return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), layer["width"]), layer["positives"]
+
+
+def _finite(certificate: dict[str, Any]) -> dict[str, Any]:
+    """Leave the thresholds out: they stand among the tensors, and an opened gate's is no number that JSON knows."""
+    return {key: value for key, value in certificate.items() if key != "thresholds"}

@@ -1,0 +1,200 @@
+"""Turn a network into a graph of its operations that is true in training and in evaluation.
+
+Three things that plain symbolic tracing does not do:
+
+* a submodule that cannot be traced becomes a leaf by itself, and tracing starts again;
+* ``F.dropout(x, training=self.training)`` stays switchable: the network is traced in both modes, and a constant that
+  is True in one and False in the other becomes ``self.training``; a submodule that takes another way becomes a leaf;
+* each node knows which modules end with it, so that a place in the graph can be called by a module's name.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx, nn
+
+from penstock.errors import CutError
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A network's graph, and the modules that end with each of its nodes, innermost first."""
+
+    graph: fx.Graph
+    ends: dict[fx.Node, list[str]]
+    leaves: frozenset[str]
+
+
+def trace(model: nn.Module) -> Trace:
+    """Trace ``model`` without changing it."""
+    leaves: set[str] = set()
+    while True:
+        try:
+            with mode(model, training=True):
+                training = _traced(model, leaves)
+            with mode(model, training=False):
+                evaluation = _traced(model, leaves)
+            _merge(training.graph, evaluation.graph)
+        except _Untraceable as failure:
+            if not failure.path:
+                raise CutError(_explain(model, failure)) from failure.__cause__
+            leaves.add(failure.path)
+        else:
+            return training
+
+
+@contextmanager
+def mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """Put every module into one mode for a while, and each back into its own."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in before:
+            module.training = training
+        yield
+    finally:
+        for module, was in before:
+            module.training = was
+
+
+def _traced(model: nn.Module, leaves: set[str]) -> Trace:
+    model = _skeleton(model)  # some networks cache what they compute, and would keep proxies of this trace
+    tracer = _Tracer(leaves)
+    try:
+        graph = tracer.trace(model, concrete_args=_defaults(model))
+    except _Untraceable:
+        raise
+    except Exception as error:  # whatever a stranger's forward raises when it meets a proxy
+        raise _Untraceable("") from error
+    fx.GraphModule(model, graph)  # which owns the graph from now on, as the next line wants
+    graph.eliminate_dead_code()
+    return Trace(graph, tracer.ends, frozenset(leaves))
+
+
+def _skeleton(model: nn.Module) -> nn.Module:
+    """Copy a network's modules, but none of its tensors."""
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, shared)
+
+
+def _defaults(model: nn.Module) -> dict[str, Any]:
+    """Return the optional arguments of forward, to be fixed at their defaults."""
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    required = [p.name for p in named if p.default is p.empty]
+    if len(required) > 1:
+        raise CutError(
+            f"{type(model).__name__}.forward takes {len(required)} inputs ({', '.join(required)}); a "
+            "network with one input "
+            "can be gated. Wrap it in a module that takes one tensor."
+        )
+    return {p.name: p.default for p in named[1:] if p.default is not p.empty}
+
+
+class _Untraceable(Exception):
+    """The forward of the module at ``path`` cannot be traced; an empty path is the network itself."""
+
+    def __init__(self, path: str):
+        super().__init__(path)
+        self.path = path
+
+
+class _Tracer(fx.Tracer):
+    def __init__(self, leaves: set[str]):
+        super().__init__()
+        self.leaves = leaves
+        self.ends: dict[fx.Node, list[str]] = {}
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return module_qualified_name in self.leaves or super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        path = self.path_of_module(m)
+        try:
+            if type(m) is nn.TransformerEncoder and path not in self.leaves:
+                out = _layer_by_layer(m, *args, **kwargs)
+            else:
+                out = super().call_module(m, forward, args, kwargs)
+        except _Untraceable:
+            raise
+        except Exception as error:
+            raise _Untraceable(path) from error
+        if isinstance(out, fx.Proxy):
+            self.ends.setdefault(out.node, []).append(path)
+        return out
+
+
+def _layer_by_layer(
+    encoder: nn.TransformerEncoder,
+    src: Any,
+    mask: Any = None,
+    src_key_padding_mask: Any = None,
+    is_causal: bool | None = None,
+) -> Any:
+    """Do what ``nn.TransformerEncoder.forward`` does, without its shortcuts that look at data."""
+    for layer in encoder.layers:
+        src = layer(src, mask, src_key_padding_mask, bool(is_causal))
+    return src if encoder.norm is None else encoder.norm(src)
+
+
+def _merge(training: fx.Graph, evaluation: fx.Graph) -> None:
+    """Make ``training`` true in both modes, or say which module takes another way in evaluation."""
+    left, right = list(training.nodes), list(evaluation.nodes)
+    number = {node: i for i, node in enumerate(right)} | {node: i for i, node in enumerate(left)}
+    switch: fx.Node | None = None
+
+    def merge(a: Any, b: Any, owner: fx.Node) -> Any:
+        nonlocal switch
+        if isinstance(a, fx.Node) and isinstance(b, fx.Node) and number[a] == number[b]:
+            return a
+        if a is True and b is False:
+            if switch is None:
+                with training.inserting_before(left[0]):
+                    switch = training.create_node("get_attr", "training")
+            return switch
+        if isinstance(a, (tuple, list)) and type(a) is type(b) and len(a) == len(b):
+            return type(a)(merge(x, y, owner) for x, y in zip(a, b, strict=True))
+        if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+            return {key: merge(value, b[key], owner) for key, value in a.items()}
+        if isinstance(a, fx.Node) or isinstance(b, fx.Node) or a != b:
+            raise _Untraceable(_owner(owner)) from ValueError(
+                "it computes something else in training than in evaluation"
+            )
+        return a
+
+    for a, b in zip(left, right, strict=False):
+        if (a.op, a.target) != (b.op, b.target):
+            raise _Untraceable(_owner(a)) from ValueError("it goes another way in training than in evaluation")
+        a.args, a.kwargs = merge(tuple(a.args), tuple(b.args), a), merge(dict(a.kwargs), dict(b.kwargs), a)
+    if len(left) != len(right):
+        longer = max(left, right, key=len)
+        raise _Untraceable(_owner(longer[min(len(left), len(right))])) from ValueError("it is longer in one mode")
+
+
+def _owner(node: fx.Node) -> str:
+    """Return the path of the module whose forward made this node."""
+    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    if node.op == "call_module":
+        paths = paths[:-1]
+    return paths[-1] if paths else ""
+
+
+def _explain(model: nn.Module, failure: _Untraceable) -> str:
+    cause = failure.__cause__
+    if isinstance(cause, CutError):
+        return str(cause)
+    where = ""
+    for frame in traceback.extract_tb(cause.__traceback__ if cause else None):
+        if frame.name == "forward":
+            where = f" at {frame.line!r}"
+    return (
+        f"{type(model).__name__}.forward cannot be traced{where}: {cause}. A forward whose way depends "
+        "on the data cannot be cut "
+        "by itself; cut it by hand and pass its stages as a list: gate([stage1, stage2, ...], example)."
+    )

@@ -1,0 +1,365 @@
+"""Train a gated network with Lightning: progress, logs, checkpoints, resumption, several processes.
+
+`Objective` works in any loop of your own as well (examples/own_loop.py); this is the comfortable way.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR
+from torch.utils.data import DataLoader
+
+from penstock.data.batches import Data, cheap_labels, loader
+from penstock.errors import TrainingError
+from penstock.evaluation import check_both_kinds
+from penstock.files import write_atomically
+from penstock.meters import Meters, collapse
+from penstock.network import GatedNetwork
+from penstock.objective import Objective
+
+
+class CollapseWarning(UserWarning):
+    """A gate or a mask has stopped doing its work."""
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam at the paper's rate.
+
+    Attributes:
+        rate: the learning rate; with a schedule, its highest.
+        schedule: "one-cycle" (up, then down to nearly 0: the best for short budgets), "cosine", or "constant", the
+            paper's.
+    """
+
+    rate: float = 0.01
+    schedule: Literal["one-cycle", "cosine", "constant"] = "one-cycle"
+
+    def build(self, parameters: Iterable[nn.Parameter], steps: int) -> tuple[Optimizer, LRScheduler | None]:
+        """Return the optimizer for a training of so many steps, and its schedule, which moves with each step."""
+        optimizer = torch.optim.Adam(parameters, lr=self.rate)
+        schedules: dict[str, Callable[[], LRScheduler | None]] = {
+            "one-cycle": lambda: OneCycleLR(optimizer, self.rate, total_steps=steps),
+            "cosine": lambda: CosineAnnealingLR(optimizer, steps),
+            "constant": lambda: None,
+        }
+        if self.schedule not in schedules:
+            raise TrainingError(
+                f"schedule = {self.schedule!r} is not known; known are {', '.join(map(repr, schedules))}."
+            )
+        return optimizer, schedules[self.schedule]()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the training runs on.
+
+    Attributes:
+        devices: how many processes (or accelerators) share each step.
+        accelerator: as in Lightning: "cpu", "gpu", "auto".
+        precision: "auto" takes bfloat16 on processors that compute it fast, else float32; or "float32", "bfloat16".
+    """
+
+    devices: int = 1
+    accelerator: str = "cpu"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+    def bfloat16(self) -> bool:
+        """Say whether to compute in bfloat16."""
+        return self.precision == "bfloat16" or (self.precision == "auto" and has_fast_bfloat16(self.accelerator))
+
+
+@dataclass
+class History:
+    """What happened in a training.
+
+    Attributes:
+        epochs: one row of metrics for each epoch.
+        warnings: what `fit` noticed of gates and masks that do not work.
+        best: the checkpoint of the lowest validation loss, if there was a folder.
+        last: the checkpoint of the last epoch.
+    """
+
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    best: Path | None = None
+    last: Path | None = None
+
+
+def fit(
+    net: GatedNetwork,
+    train: Data,
+    val: Data | None = None,
+    *,
+    objective: Objective = Objective(),
+    epochs: int = 20,
+    batch_size: int = 256,
+    optimizer: Adam = Adam(),
+    machine: Machine = Machine(),
+    seed: int = 0,
+    folder: str | Path | None = None,
+    progress: bool = True,
+) -> History:
+    """Train ``net`` in place, jointly: network, gates and masks.
+
+    Args:
+        train: a DataLoader, a Dataset or a pair of tensors (x, y); the latter two are shuffled.
+        val: the same, for the metrics of each epoch.
+        folder: where logs (CSV, TensorBoard) and checkpoints (best, last) go. A run that was killed goes on from its
+            last epoch when it is started again with the same folder, and ends with the same weights as an unbroken one.
+        progress: show a progress bar.
+    """
+    if epochs < 1:
+        raise TrainingError(f"epochs = {epochs} is not possible: train for at least one.")
+    _check_data(net, train, val)
+    net.certificate = None  # a promise is void once the weights move
+    training = GatedTraining(
+        net, objective, optimizer, machine, train, val, batch_size=batch_size, epochs=epochs, seed=seed
+    )
+    folder = None if folder is None else Path(folder)
+    resume = None if folder is None else _claim(folder, training.settings())
+    checkpoints = [] if folder is None else [_checkpoints(folder, val is not None)]
+    with _quiet():
+        trainer = L.Trainer(
+            max_epochs=epochs,
+            accelerator=machine.accelerator,
+            devices=machine.devices,
+            strategy="ddp" if machine.devices > 1 else "auto",
+            precision="bf16-mixed" if machine.bfloat16() else "32-true",
+            logger=[] if folder is None else _loggers(folder),
+            callbacks=[*checkpoints, *([RichProgressBar(leave=True)] if progress else [])],
+            enable_progress_bar=progress,
+            enable_checkpointing=folder is not None,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            reload_dataloaders_every_n_epochs=1,
+            log_every_n_steps=10,
+            default_root_dir=folder,
+        )
+        trainer.fit(training, ckpt_path=resume, weights_only=True if resume else None)
+    net.eval()
+    history = training.history
+    if folder is not None:
+        last, best = folder / "last.ckpt", folder / "best.ckpt"
+        history.last, history.best = last, best if best.exists() else last
+    return history
+
+
+class GatedTraining(L.LightningModule):
+    """The training of a gated network, for your own `lightning.Trainer`."""
+
+    def __init__(
+        self,
+        net: GatedNetwork,
+        objective: Objective,
+        optimizer: Adam,
+        machine: Machine,
+        train: Data,
+        val: Data | None,
+        *,
+        batch_size: int,
+        epochs: int,
+        seed: int,
+    ):
+        super().__init__()
+        self.net = net
+        self.objective = objective
+        self.optimizer = optimizer
+        self.machine = machine
+        self.data = {"train": train, "val": val}
+        self.batch_size, self.epochs, self.seed = batch_size, epochs, seed
+        self.history = History()
+        self.meters = nn.ModuleDict({"train_": Meters(net), "val_": Meters(net)})  # "train" is a method's name
+        self._suspects: set[str] = set()
+        if machine.bfloat16() and _is_image(net):
+            self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def settings(self) -> dict[str, Any]:
+        """Return what makes this run this run."""
+        return {
+            "plan": asdict(self.net.plan),
+            "objective": asdict(self.objective),
+            "optimizer": asdict(self.optimizer),
+            "bfloat16": self.machine.bfloat16(),
+            "batch_size": self.batch_size,
+            "epochs": self.epochs,
+            "seed": self.seed,
+        }
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Return the training data; called at the start of each epoch, which makes each epoch's chances its own.
+
+        Seeded by the epoch, an epoch shuffles and drops out alike whether or not the run was broken before it.
+        """
+        source = loader(self.data["train"], batch_size=self.batch_size, shuffle=True)  # type: ignore[arg-type]
+        seed = hash((self.seed, self.current_epoch, self.global_rank)) % 2**63
+        torch.manual_seed(seed)
+        for generator in {source.generator, getattr(source.sampler, "generator", None)} - {None}:
+            generator.manual_seed(seed)
+        return source
+
+    def val_dataloader(self) -> DataLoader[Any] | list[Any]:
+        """Return the validation data, if any."""
+        return [] if self.data["val"] is None else loader(self.data["val"], batch_size=self.batch_size)
+
+    def configure_optimizers(self) -> Any:
+        """Build the optimizer and its schedule."""
+        steps = int(self.trainer.estimated_stepping_batches)
+        optimizer, schedule = self.optimizer.build(self.net.parameters(), steps)
+        if schedule is None:
+            return optimizer
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
+        """Return the loss of a batch."""
+        return self._step("train", batch, index)
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], index: int) -> None:
+        """Measure a batch."""
+        self._step("val", batch, index)
+
+    def _step(self, part: str, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
+        x, y = batch
+        if x.ndim == 4 and self.machine.bfloat16():
+            x = x.to(memory_format=torch.channels_last)
+        out = self.net(x)
+        loss = self.objective(self.net, out, y)
+        if not torch.isfinite(loss.total):
+            raise TrainingError(_diagnosis(part, self.current_epoch, index, x, loss._asdict()))
+        self.meters[f"{part}_"].update(out, y, loss)  # type: ignore[operator]
+        if part == "train":
+            self.log("loss", loss.total.detach(), prog_bar=True, logger=False)
+        return loss.total
+
+    def on_train_epoch_end(self) -> None:
+        """Log the epoch; notice what does not work. Lightning validates before this."""
+        row = {"epoch": float(self.current_epoch + 1)}
+        seen = [part for part in ("train", "val") if self.data[part] is not None]
+        for part in seen:
+            measured = self.meters[f"{part}_"].compute()  # type: ignore[operator]
+            if part == seen[-1]:
+                self._notice(collapse(measured, self.net))
+            row |= {f"{part}/{name}": value for name, value in measured.items()}
+            self.meters[f"{part}_"].reset()  # type: ignore[operator]
+        row |= {f"density/{i}": layer.density for i, layer in enumerate(self.net.layers)}
+        self.log_dict({key: value for key, value in row.items() if key != "epoch"}, sync_dist=False)
+        for key in ("val/accuracy", "val/early_stopping"):
+            if key in row:
+                self.log(key.replace("/", " "), row[key], prog_bar=True, logger=False)
+        self.history.epochs.append(row)
+
+    def _notice(self, findings: list[str]) -> None:
+        """Warn of what stands in two epochs after another, or in the last."""
+        last = self.current_epoch + 1 == self.epochs
+        for finding in findings:
+            kind = finding.split(":")[0]
+            if (last or kind in self._suspects) and not any(w.startswith(kind) for w in self.history.warnings):
+                self.history.warnings.append(finding)
+                if self.global_rank == 0:
+                    warnings.warn(finding, CollapseWarning, stacklevel=2)
+        self._suspects = {finding.split(":")[0] for finding in findings}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the history with the weights."""
+        checkpoint["history"] = {"epochs": self.history.epochs, "warnings": self.history.warnings}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take the history up again."""
+        self.history.epochs, self.history.warnings = (
+            list(checkpoint["history"]["epochs"]),
+            list(checkpoint["history"]["warnings"]),
+        )
+
+
+def has_fast_bfloat16(accelerator: str = "cpu") -> bool:
+    """Say whether this machine computes bfloat16 faster than float32."""
+    if accelerator != "cpu":
+        return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("sve_bf16"))
+
+
+def _is_image(net: GatedNetwork) -> bool:
+    return len(net.plan.example_shape) == 3
+
+
+def _check_data(net: GatedNetwork, train: Data, val: Data | None) -> None:
+    if not net.active():
+        return
+    for part in (train, val):
+        known = None if part is None else cheap_labels(part)
+        if known is not None:
+            check_both_kinds(net.positive(known), "train")
+
+
+def _claim(folder: Path, settings: dict[str, Any]) -> str | None:
+    """Make the folder this run's; return the checkpoint to go on from, if there is one."""
+    note, last = folder / "run.json", folder / "last.ckpt"
+    mine = json.loads(json.dumps(settings))
+    if note.exists():
+        before = json.loads(note.read_text())
+        differing = [key for key in mine if before.get(key) != mine[key]]
+        if differing and last.exists():
+            raise TrainingError(
+                f"{folder} holds another run: it differs in {', '.join(differing)}. Choose another "
+                "folder, or delete this one to start anew."
+            )
+    write_atomically(note, json.dumps(mine, indent=1).encode())
+    return str(last) if last.exists() else None
+
+
+def _checkpoints(folder: Path, validated: bool) -> ModelCheckpoint:
+    return ModelCheckpoint(
+        dirpath=folder,
+        filename="best",
+        monitor="val/loss" if validated else None,
+        save_last=True,
+        save_top_k=1,
+        enable_version_counter=False,
+        save_on_train_epoch_end=True,
+    )
+
+
+def _loggers(folder: Path) -> list[Logger]:
+    return [
+        CSVLogger(folder, name="", version="csv"),
+        TensorBoardLogger(folder, name="", version="tensorboard"),
+    ]
+
+
+def _diagnosis(part: str, epoch: int, index: int, x: Tensor, terms: dict[str, Tensor]) -> str:
+    values = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
+    where = f"the loss is not finite in {part} batch {index} of epoch {epoch + 1} ({values})"
+    if x.is_floating_point() and not torch.isfinite(x).all():
+        bad = (~torch.isfinite(x)).flatten(1).any(1).nonzero().flatten().tolist()
+        return f"{where}: the input has NaN or infinity in samples {bad[:10]} of that batch. Clean the data."
+    return f"{where}, and the input is finite: the training diverged. Lower the rate, or set precision to float32."
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Lightning from telling what nobody asked; errors and our own warnings come through."""
+    logger = logging.getLogger("lightning.pytorch")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            for module in ("lightning", "torch", "torchmetrics", "pytorch_lightning"):
+                warnings.filterwarnings("ignore", module=rf"{module}\b")
+            yield
+    finally:
+        logger.setLevel(before)

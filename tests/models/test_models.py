@@ -1,0 +1,116 @@
+"""The paper's networks: their blocks, their shapes at a gate, their size, and that they can be cut."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from penstock.models.resnet import BasicBlock, BlockNet, resnet8, resnet8_1d
+from penstock.models.resnext import ResNeXt, resnext101_64x4d
+
+IMAGE_SIZES = [28, 32]
+
+
+def parameters(net: nn.Module) -> int:
+    return sum(p.numel() for p in net.parameters())
+
+
+def test_the_network_is_eight_blocks_and_two_linear_blocks() -> None:
+    net = resnet8()
+    assert [name for name, _ in net.named_children()] == ["blocks", "hidden", "head"]
+    assert len(net.blocks) == 8
+    assert all(isinstance(block, BasicBlock) for block in net.blocks)
+    assert [type(m) for m in (*net.hidden, net.head)].count(nn.Linear) == 2
+
+
+@pytest.mark.parametrize("size", IMAGE_SIZES)
+def test_channels_double_where_the_image_halves(size: int) -> None:
+    x, shapes = torch.zeros(1, 3, size, size), []
+    for block in resnet8(3, width=8).eval().blocks:
+        x = block(x)
+        shapes.append((x.shape[1], x.shape[2]))
+    assert shapes == [(8 * 2**k, -(-size // 2**k)) for k in (0, 0, 1, 1, 2, 2, 3, 3)]
+
+
+def test_a_gate_at_40_percent_depth_sees_twice_the_width_at_half_the_size() -> None:
+    assert resnet8(width=16).eval().blocks[:4](torch.zeros(2, 1, 28, 28)).shape == (2, 32, 14, 14)
+
+
+@pytest.mark.parametrize(
+    ("net", "x"),
+    [
+        (resnet8(3, 11, width=4), torch.randn(3, 3, 32, 32)),
+        (resnet8_1d(6, 4, width=4), torch.randn(3, 6, 100)),
+        (ResNeXt((1, 1, 1, 1), 7, 3), torch.randn(3, 3, 32, 32)),
+    ],
+    ids=["resnet8", "resnet8_1d", "resnext"],
+)
+def test_tracing_changes_nothing(net: nn.Module, x: torch.Tensor) -> None:
+    net.eval()
+    torch.testing.assert_close(torch.fx.symbolic_trace(net)(x), net(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("net", "x"),
+    [
+        (resnet8(width=4), torch.randn(4, 1, 28, 28)),
+        (resnet8_1d(1, 6, width=4), torch.randn(4, 1, 64)),
+    ],
+    ids=["resnet8", "resnet8_1d"],
+)
+def test_every_parameter_learns(net: BlockNet, x: torch.Tensor) -> None:
+    net(x).logsumexp(1).sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
+
+
+def test_images_and_series_are_one_network() -> None:
+    """A series is an image of height 1, if the kernels of the image keep only their middle row."""
+    series, image = resnet8_1d(6, 4, width=4).eval(), resnet8(6, 4, width=4).eval()
+    weights = {}
+    for name, old in image.state_dict().items():
+        new = series.state_dict()[name]
+        if old.dim() == 4:
+            old, middle = torch.zeros_like(old), old.shape[2] // 2
+            old[:, :, middle] = new
+            new = old
+        weights[name] = new
+    image.load_state_dict(weights)
+    x = torch.randn(2, 6, 100)
+    torch.testing.assert_close(image(x.unsqueeze(2)), series(x), rtol=1e-4, atol=1e-5)
+
+
+def test_the_size_of_resnet8() -> None:
+    assert parameters(resnet8()) == 714_886
+
+
+@pytest.fixture(scope="module")
+def resnext() -> ResNeXt:
+    with torch.device("meta"):  # shapes without numbers: built in no time
+        return resnext101_64x4d()
+
+
+def test_resnext101_64x4d_has_its_published_size(resnext: ResNeXt) -> None:
+    assert parameters(resnext) == 83_455_272
+    with FlopCounterMode(display=False) as counter:
+        logits = resnext(torch.empty(1, 3, 224, 224, device="meta"))
+    assert logits.shape == (1, 1000)
+    assert counter.get_total_flops() / 2 == pytest.approx(15.46e9, rel=1e-3)
+
+
+def test_resnext_is_named_by_its_stages(resnext: ResNeXt) -> None:
+    assert [name for name, _ in resnext.named_children()] == [
+        "stem",
+        *(f"layer{i}" for i in range(1, 5)),
+        "head",
+    ]
+    assert [len(layer) for layer in (resnext.layer1, resnext.layer2, resnext.layer3, resnext.layer4)] == [
+        3,
+        4,
+        23,
+        3,
+    ]
+
+
+def test_resnext_takes_other_channels_and_classes() -> None:
+    with torch.device("meta"):
+        assert resnext101_64x4d(501, in_channels=1)(torch.empty(2, 1, 64, 64)).shape == (2, 501)
