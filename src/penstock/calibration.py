@@ -27,6 +27,12 @@ from penstock.evaluation import cascade, check_both_kinds, collect
 from penstock.network import Certificate, GatedNetwork
 
 DECIMALS = 4  # of a threshold; it is rounded down, which keeps the promise and outlives rounding of the logits
+TYPICAL_LOSSES = (
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+)  # at which paths are compared; not the one asked for, so that all lie on one path
 SHAPING_SHARE = 0.3  # of the positives, which fix the path of a cascade and take no part in the test
 
 
@@ -63,7 +69,7 @@ def calibrate(
     check_both_kinds(positive, "calibrate")
     scores = np.stack([gates[i].double().numpy() for i in chosen], axis=1)  # type: ignore[union-attr]
     event = _events(events, len(labels))
-    testing, path = _path(net, chosen, scores, positive.numpy(), event, max_positive_loss)
+    testing, path = _path(net, chosen, scores, positive.numpy(), event)
     levels = _of_events(path.levels(scores[testing]), event[testing])
     level, allowed = weakest_allowed(levels, max_positive_loss, confidence)
     thresholds: list[float | None] = [None if layer.gate is None else -math.inf for layer in net.layers]
@@ -170,7 +176,6 @@ def _path(
     scores: np.ndarray,
     positive: np.ndarray,
     event: np.ndarray,
-    max_positive_loss: float,
 ) -> tuple[np.ndarray, Path | _OneGate]:
     """Return which positives are left for the test, and the path."""
     if len(chosen) == 1:
@@ -182,8 +187,8 @@ def _path(
     best, best_cost = Path(knots, (1.0,) * len(chosen)), math.inf
     for weights in _ways_to_share(len(chosen)):
         path = Path(knots, weights)
-        level = np.quantile(path.levels(scores[shaping]), max_positive_loss)
-        cost = _mean_macs(net, chosen, scores[~positive], path.thresholds(float(level)))
+        levels = np.quantile(path.levels(scores[shaping]), TYPICAL_LOSSES)
+        cost = sum(_mean_macs(net, chosen, scores[~positive], path.thresholds(level)) for level in levels.tolist())
         if cost < best_cost:
             best, best_cost = path, cost
     return positive & ~shaping, best

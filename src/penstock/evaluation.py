@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from penstock.cost import gated_cost, mean_at, plain_cost
 from penstock.data.batches import Data, batches
 from penstock.errors import LabelError, ShapeError, StorageError
 from penstock.files import write_atomically
+from penstock.mode import mode
 from penstock.network import GatedNetwork
 from penstock.objective import check_labels
 
@@ -182,12 +183,10 @@ def collect(
     net: GatedNetwork, data: Data, *, batch_size: int = 256, progress: str | None = None
 ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
     """Run every sample through the whole network; return labels, class logits and each layer's gate logits."""
-    was_training = net.training
-    net.eval()
     device = next(net.parameters()).device
     labels, logits = [], []
     gates: list[list[Tensor]] = [[] for _ in net.layers]
-    try:
+    with mode(net, training=False):
         for x, y in batches(data, batch_size=batch_size, progress=progress):
             check_labels(y, net.plan.classes)
             out = net(x.to(device))
@@ -196,8 +195,6 @@ def collect(
             for kept, logit in zip(gates, out.gates, strict=True):
                 if logit is not None:
                     kept.append(logit.cpu())
-    finally:
-        net.train(was_training)
     joined = [torch.cat(kept) if kept else None for kept in gates]
     all_logits = torch.cat(logits)
     if not all(torch.isfinite(part).all() for part in (all_logits, *joined) if part is not None):
@@ -257,7 +254,7 @@ def _gate(
         stopped = logit.double() < layer.gate.threshold.cpu()
         check_both_kinds(positive, f"judge gate {i} of")
         judged = {
-            "threshold": layer.gate.threshold.item(),
+            "threshold": _finite(layer.gate.threshold.item()),
             "stop_rate": metrics.stop_rate(stopped),
             "negative_pass_through_rate": metrics.negative_pass_through_rate(stopped, positive),
             "positive_lost_rate": metrics.positive_lost_rate(stopped, positive),
@@ -315,6 +312,11 @@ def _thinned(false: Tensor, true: Tensor) -> tuple[tuple[float, ...], tuple[floa
 
 def _histogram(logit: Tensor) -> tuple[int, ...]:
     return tuple(int(count) for count in torch.histc(logit.double().sigmoid(), BINS, 0, 1).tolist())
+
+
+def _finite(threshold: float) -> float | None:
+    """Return None for a gate that was opened for good, whose threshold no JSON can hold."""
+    return threshold if isfinite(threshold) else None
 
 
 def _tuples(value: Any) -> Any:

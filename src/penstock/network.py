@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from penstock.errors import CutError, LabelError, ShapeError
 from penstock.layers import GatedCompression
+from penstock.mode import mode
 
 
 class GatedOutput(NamedTuple):
@@ -152,12 +153,8 @@ class GatedNetwork(nn.Module):
         """
         active = self.active(active)
         self._check_input(x)
-        was_training = self.training
-        self.eval()
-        try:
+        with mode(self, training=False):
             return self._predict(x, active)
-        finally:
-            self.train(was_training)
 
     def active(self, active: Collection[int] | None = None) -> frozenset[int]:
         """Return the layers whose gates are on, after a check."""

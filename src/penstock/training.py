@@ -23,13 +23,13 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR
 from torch.utils.data import DataLoader
 
-from penstock.data.batches import Data, cheap_labels, loader
+from penstock.data.batches import Data, cheap_labels, loader, reproducible
 from penstock.errors import TrainingError
 from penstock.evaluation import check_both_kinds
 from penstock.files import write_atomically
 from penstock.meters import Meters, collapse
 from penstock.network import GatedNetwork
-from penstock.objective import Objective
+from penstock.objective import Objective, check_labels
 
 
 class CollapseWarning(UserWarning):
@@ -114,7 +114,7 @@ def fit(
     folder: str | Path | None = None,
     progress: bool = True,
 ) -> History:
-    """Train ``net`` in place, jointly: network, gates and masks.
+    """Train ``net`` in place, jointly: network, gates and masks. Thresholds go back to a probability of ½.
 
     Args:
         train: a DataLoader, a Dataset or a pair of tensors (x, y); the latter two are shuffled.
@@ -126,7 +126,7 @@ def fit(
     if epochs < 1:
         raise TrainingError(f"epochs = {epochs} is not possible: train for at least one.")
     _check_data(net, train, val)
-    net.certificate = None  # a promise is void once the weights move
+    net.thresholds = [None if layer.gate is None else 0.0 for layer in net.layers]  # the old ones meant other weights
     training = GatedTraining(
         net, objective, optimizer, machine, train, val, batch_size=batch_size, epochs=epochs, seed=seed
     )
@@ -146,7 +146,7 @@ def fit(
             enable_checkpointing=folder is not None,
             enable_model_summary=False,
             num_sanity_val_steps=0,
-            reload_dataloaders_every_n_epochs=1,
+            use_distributed_sampler=False,  # EpochOrder deals the samples out
             log_every_n_steps=10,
             default_root_dir=folder,
         )
@@ -201,20 +201,18 @@ class GatedTraining(L.LightningModule):
         }
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Return the training data; called at the start of each epoch, which makes each epoch's chances its own.
-
-        Seeded by the epoch, an epoch shuffles and drops out alike whether or not the run was broken before it.
-        """
-        source = loader(self.data["train"], batch_size=self.batch_size, shuffle=True)  # type: ignore[arg-type]
-        seed = hash((self.seed, self.current_epoch, self.global_rank)) % 2**63
-        torch.manual_seed(seed)
-        for generator in {source.generator, getattr(source.sampler, "generator", None)} - {None}:
-            generator.manual_seed(seed)
-        return source
+        """Return the training data, in an order that depends on the seed and the epoch alone."""
+        return self._loader("train")
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
         """Return the validation data, if any."""
-        return [] if self.data["val"] is None else loader(self.data["val"], batch_size=self.batch_size)
+        return [] if self.data["val"] is None else self._loader("val")
+
+    def _loader(self, part: str) -> DataLoader[Any]:
+        training = part == "train"
+        source = loader(self.data[part], batch_size=self.batch_size, shuffle=training)  # type: ignore[arg-type]
+        rank, world = self.global_rank, self.trainer.world_size
+        return reproducible(source, self.seed, rank=rank, world=world, training=training)
 
     def configure_optimizers(self) -> Any:
         """Build the optimizer and its schedule."""
@@ -244,6 +242,10 @@ class GatedTraining(L.LightningModule):
         if part == "train":
             self.log("loss", loss.total.detach(), prog_bar=True, logger=False)
         return loss.total
+
+    def on_train_batch_start(self, batch: Any, index: int) -> None:
+        """Seed dropout by epoch and batch, so that it drops alike whether or not the run was broken before."""
+        torch.manual_seed(hash((self.seed, self.current_epoch, index, self.global_rank)) % 2**63)
 
     def on_train_epoch_end(self) -> None:
         """Log the epoch; notice what does not work. Lightning validates before this."""
@@ -302,7 +304,8 @@ def _check_data(net: GatedNetwork, train: Data, val: Data | None) -> None:
         return
     for part in (train, val):
         known = None if part is None else cheap_labels(part)
-        if known is not None:
+        if known is not None and len(known):
+            check_labels(known, net.plan.classes)
             check_both_kinds(net.positive(known), "train")
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler, SequentialSampler, TensorDataset
 
 from penstock.errors import DataError
 
@@ -28,6 +28,53 @@ def loader(data: Data, *, batch_size: int, shuffle: bool = False) -> DataLoader[
     if not len(data):
         raise DataError("the data set is empty.")
     return DataLoader(data, batch_size=batch_size, shuffle=shuffle)
+
+
+class EpochOrder(Sampler[int]):
+    """An order of samples that depends on seed and epoch alone, dealt out in turn to all processes.
+
+    So any epoch can be drawn again, and n processes with batches of b see together what one sees with batches of n · b.
+    """
+
+    def __init__(self, samples: int, *, shuffle: bool, seed: int, rank: int = 0, world: int = 1, even: bool = True):
+        self.samples, self.shuffle, self.seed, self.epoch = samples, shuffle, seed, 0
+        self.rank, self.world, self.even = rank, world, even
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch comes next; Lightning does."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        draw = torch.manual_seed(
+            hash((self.seed, self.epoch)) % 2**63
+        )  # the global one: augmentation draws from it too
+        order = torch.randperm(self.samples, generator=draw) if self.shuffle else torch.arange(self.samples)
+        if self.even and self.world > 1:  # each process must take as many steps as the others
+            order = torch.cat([order, order[: -self.samples % self.world]])
+        yield from order[self.rank :: self.world].tolist()
+
+    def __len__(self) -> int:
+        dealt = self.samples + (-self.samples % self.world if self.even else 0)
+        return len(range(self.rank, dealt, self.world))
+
+
+def reproducible(source: DataLoader[Any], seed: int, *, rank: int, world: int, training: bool) -> DataLoader[Any]:
+    """Return a loader in `EpochOrder`, if its own order is one that DataLoader makes by itself."""
+    shuffled = isinstance(source.sampler, RandomSampler) and not source.sampler.replacement
+    if source.batch_size is None or not (shuffled or isinstance(source.sampler, SequentialSampler)):
+        return source
+    samples = len(source.sampler)  # type: ignore[arg-type]
+    return DataLoader(
+        source.dataset,
+        batch_size=source.batch_size,
+        sampler=EpochOrder(samples, shuffle=shuffled, seed=seed, rank=rank, world=world, even=training),
+        num_workers=source.num_workers,
+        collate_fn=source.collate_fn,
+        pin_memory=source.pin_memory,
+        drop_last=source.drop_last,
+        worker_init_fn=source.worker_init_fn,
+        persistent_workers=source.persistent_workers,
+    )
 
 
 def batches(data: Data, *, batch_size: int, progress: str | None = None) -> Iterator[tuple[Tensor, Tensor]]:

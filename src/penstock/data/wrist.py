@@ -193,7 +193,7 @@ class _OnlyArrays(pickle.Unpickler):
 
 def _new_array(kind: type, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Make the empty array that a pickle then fills."""
-    return np.ndarray.__new__(np.ndarray, shape, dtype)
+    return np.ndarray(shape, dtype)
 
 
 def _latin1(text: str, encoding: str) -> bytes:

@@ -58,11 +58,11 @@ def scores_figure(gates: list[GateEvaluation]) -> Figure:
     """Draw how many negatives and positives get which score, and the threshold between them."""
     figure = Figure(figsize=(6.4, 2.6 * len(gates) + 0.6), layout="constrained")
     for axes, gate in zip(figure.subplots(len(gates), squeeze=False)[:, 0], gates, strict=True):
-        assert gate.histogram is not None and gate.threshold is not None
+        assert gate.histogram is not None
         edges = np.linspace(0, 1, len(gate.histogram[0]) + 1)
         for counts, color, name in zip(gate.histogram, (NEGATIVE, POSITIVE), ("negatives", "positives"), strict=True):
             axes.stairs(counts, edges, fill=True, alpha=0.55, color=color, label=name)
-        threshold = 1 / (1 + np.exp(-np.clip(gate.threshold, -50, 50)))
+        threshold = 0.0 if gate.threshold is None else 1 / (1 + np.exp(-gate.threshold))
         axes.axvline(threshold, color="black", linewidth=1, label=f"threshold {threshold:.3g}")
         axes.set_yscale("symlog", linthresh=10)
         axes.set(ylabel="samples", title=f"Gate after {gate.name}", xlim=(0, 1), ylim=(0, None))

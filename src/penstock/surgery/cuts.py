@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 
 from penstock.errors import CutError
 from penstock.surgery.measure import Measured, measure
-from penstock.surgery.trace import Trace, trace
+from penstock.surgery.trace import Trace, owner, trace
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,11 @@ def _places(traced: Trace, measured: Measured) -> tuple[Place, ...]:
         marks.append(total)
     calls: dict[str, int] = {}
     names = {node: [_numbered(path, calls) for path in paths] for node, paths in traced.ends.items()}
+    own = {node: _numbered(_qualified(node), calls) for node in nodes if node.op not in ("call_module", "output")}
     places = []
     for (i, node), blocks in zip(legal, marks, strict=False):
         if 0 < blocks < total:
-            *also, name = [node.name, *_names(node, names)]
+            *also, name = [node.name, *([own[node]] if node in own else []), *_names(node, names)]
             before = sum(measured.macs[n] for n in nodes[: i + 1])
             shape = tuple(measured.values[node].shape[1:])
             places.append(Place(Cut(name, blocks / total, before, shape, tuple(also)), node))
@@ -206,6 +207,12 @@ def _names(node: fx.Node, names: dict[fx.Node, list[str]]) -> list[str]:
 
 def _is_item(node: fx.Node) -> bool:
     return node.target is operator.getitem and isinstance(node.args[1], int) and node.args[1] == 0
+
+
+def _qualified(node: fx.Node) -> str:
+    """Return the name of an operation with the module that it stands in: 'blocks.0.add'."""
+    operation = node.target if isinstance(node.target, str) else node.target.__name__
+    return ".".join(filter(None, (owner(node), operation)))
 
 
 def _numbered(path: str, calls: dict[str, int]) -> str:

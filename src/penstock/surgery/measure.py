@@ -5,9 +5,10 @@ The graph is run on tensors that have a shape and no data, so that measuring a l
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from penstock.errors import CutError, ShapeError
-from penstock.surgery.trace import mode
+from penstock.mode import mode
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,16 @@ def measure(model: nn.Module, graph: fx.Graph, example: Tensor) -> Measured:
     """Run ``graph`` on shapes alone, at two batch sizes, and count its MACs."""
     check_example(example)
     module = fx.GraphModule(model, graph)
-    values, macs = _run(module, example, batch=2)
-    others, _ = _run(module, example, batch=3)
+    try:
+        values, macs = _run(module, example, batch=2)
+        others, _ = _run(module, example, batch=3)
+        _enter(module, example, macs)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ShapeError(
+            f"an example of shape {tuple(example.shape)}, {example.dtype}, does not fit {type(model).__name__}: "
+            f"{reason}. Give a batch as the network takes it, (batch, ...); any batch size must work."
+        ) from error
     classes = _classes(model, graph, values, batch=2)
     depends: set[fx.Node] = set()
     for node in graph.nodes:
@@ -107,7 +116,7 @@ def check_example(example: Any) -> None:
         )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _countable() -> Iterator[FlopCounterMode]:
     """Count operations, with fused kernels switched off that would hide theirs."""
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -126,29 +135,58 @@ def _countable() -> Iterator[FlopCounterMode]:
 
 
 def _run(module: fx.GraphModule, example: Tensor, batch: int) -> tuple[dict[fx.Node, Any], dict[fx.Node, int]]:
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    try:
+        log.disabled = True  # it prints a traceback of what is expected here
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            return _metered(
+                module, torch.empty((batch, *example.shape[1:]), dtype=example.dtype, device=example.device)
+            )
+    except Exception:  # a part that looks at its data, or an operation that knows no shapes: run it on real numbers
+        sample = example[:1].expand(batch, *example.shape[1:])
+    finally:
+        log.disabled = False
+    return _metered(module, sample)
+
+
+def _enter(module: fx.GraphModule, example: Tensor, macs: dict[fx.Node, int]) -> None:
+    """Run the network on real numbers up to its first real work: tensors without data forgive a wrong dtype."""
+
+    class Entered(Exception):
+        pass
+
+    class Visitor(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            if macs[n]:
+                raise Entered
+            return value
+
+    with torch.no_grad(), mode(module, training=False), contextlib.suppress(Entered):
+        Visitor(module).run(example[:1])
+
+
+def _metered(module: fx.GraphModule, x: Tensor) -> tuple[dict[fx.Node, Any], dict[fx.Node, int]]:
     values: dict[fx.Node, Any] = {}
     macs: dict[fx.Node, int] = {}
 
     class Meter(fx.Interpreter):
+        extra_traceback = False
+
         def run_node(self, n: fx.Node) -> Any:
             before = counter.get_total_flops()
-            values[n] = super().run_node(n)
-            macs[n] = (counter.get_total_flops() - before) // 2 // batch
-            return values[n]
+            value = super().run_node(n)
+            macs[n] = (counter.get_total_flops() - before) // 2 // len(x)
+            values[n] = fx.node.map_aggregate(value, _shape_only)
+            return value
 
-    fake = FakeTensorMode(allow_non_fake_inputs=True)
-    with torch.no_grad(), mode(module, training=False), fake, _countable() as counter:
-        x = torch.empty((batch, *example.shape[1:]), dtype=example.dtype, device=example.device)
-        try:
-            Meter(module, garbage_collect_values=False).run(x)
-        except Exception as error:
-            reason = str(error.__cause__ or error).strip().splitlines()[0]
-            raise ShapeError(
-                f"an example of shape {tuple(example.shape)}, {example.dtype}, does not fit "
-                f"{type(module).__name__} (tried with a batch of "
-                f"{batch}): {reason}. Give a batch as the network takes it, (batch, ...); any batch size must work."
-            ) from error
+    with torch.no_grad(), mode(module, training=False), _countable() as counter:
+        Meter(module).run(x)
     return values, macs
+
+
+def _shape_only(value: Any) -> Any:
+    return torch.empty_like(value, device="meta") if isinstance(value, Tensor) else value
 
 
 def _classes(model: nn.Module, graph: fx.Graph, values: dict[fx.Node, Any], batch: int) -> int:

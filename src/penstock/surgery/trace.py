@@ -13,14 +13,13 @@ from __future__ import annotations
 import copy
 import inspect
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from torch import fx, nn
 
 from penstock.errors import CutError
+from penstock.mode import mode
 
 
 @dataclass(frozen=True)
@@ -50,17 +49,12 @@ def trace(model: nn.Module) -> Trace:
             return training
 
 
-@contextmanager
-def mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """Put every module into one mode for a while, and each back into its own."""
-    before = [(module, module.training) for module in model.modules()]
-    try:
-        for module, _ in before:
-            module.training = training
-        yield
-    finally:
-        for module, was in before:
-            module.training = was
+def owner(node: fx.Node) -> str:
+    """Return the path of the module whose forward made this node."""
+    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    if node.op == "call_module":
+        paths = paths[:-1]
+    return paths[-1] if paths else ""
 
 
 def _traced(model: nn.Module, leaves: set[str]) -> Trace:
@@ -149,7 +143,7 @@ def _merge(training: fx.Graph, evaluation: fx.Graph) -> None:
     number = {node: i for i, node in enumerate(right)} | {node: i for i, node in enumerate(left)}
     switch: fx.Node | None = None
 
-    def merge(a: Any, b: Any, owner: fx.Node) -> Any:
+    def merge(a: Any, b: Any, node: fx.Node) -> Any:
         nonlocal switch
         if isinstance(a, fx.Node) and isinstance(b, fx.Node) and number[a] == number[b]:
             return a
@@ -159,30 +153,20 @@ def _merge(training: fx.Graph, evaluation: fx.Graph) -> None:
                     switch = training.create_node("get_attr", "training")
             return switch
         if isinstance(a, (tuple, list)) and type(a) is type(b) and len(a) == len(b):
-            return type(a)(merge(x, y, owner) for x, y in zip(a, b, strict=True))
+            return type(a)(merge(x, y, node) for x, y in zip(a, b, strict=True))
         if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
-            return {key: merge(value, b[key], owner) for key, value in a.items()}
+            return {key: merge(value, b[key], node) for key, value in a.items()}
         if isinstance(a, fx.Node) or isinstance(b, fx.Node) or a != b:
-            raise _Untraceable(_owner(owner)) from ValueError(
-                "it computes something else in training than in evaluation"
-            )
+            raise _Untraceable(owner(node)) from ValueError("it computes something else in training than in evaluation")
         return a
 
     for a, b in zip(left, right, strict=False):
         if (a.op, a.target) != (b.op, b.target):
-            raise _Untraceable(_owner(a)) from ValueError("it goes another way in training than in evaluation")
+            raise _Untraceable(owner(a)) from ValueError("it goes another way in training than in evaluation")
         a.args, a.kwargs = merge(tuple(a.args), tuple(b.args), a), merge(dict(a.kwargs), dict(b.kwargs), a)
     if len(left) != len(right):
         longer = max(left, right, key=len)
-        raise _Untraceable(_owner(longer[min(len(left), len(right))])) from ValueError("it is longer in one mode")
-
-
-def _owner(node: fx.Node) -> str:
-    """Return the path of the module whose forward made this node."""
-    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
-    if node.op == "call_module":
-        paths = paths[:-1]
-    return paths[-1] if paths else ""
+        raise _Untraceable(owner(longer[min(len(left), len(right))])) from ValueError("it is longer in one mode")
 
 
 def _explain(model: nn.Module, failure: _Untraceable) -> str:

@@ -1,0 +1,296 @@
+"""The command `penstock`: each command parses, calls one function, prints.
+
+Exit codes: 0 done · 1 Penstock refused (the reason is on standard error) · 2 wrong usage · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import torch
+    import typer
+    from rich.console import Console
+except ModuleNotFoundError as missing:
+    sys.exit(f"error: the command penstock needs {missing.name!r}: pip install 'penstock[train]'")
+
+from penstock import calibration, evaluation, storage, surgery, training
+from penstock.data.batches import Data, batches, class_counts
+from penstock.errors import DataError, PenstockError
+from penstock.layers import Both, CompressionOnly, GateOnly, PerChannel, PerElement, PerFeature
+from penstock.objective import Objective
+from penstock.report.tables import cuts_table, evaluation_tables, network_table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Turn any PyTorch network into a gated, always-on network.\n\n"
+    "A **model** is given as `package.module:function`, a function without arguments that returns a torch module. "
+    "**Data** is given the same way: a function that returns an object or dict with `train`, `validation` and `test`, "
+    "each a Dataset, a DataLoader or a pair of tensors (x, y); label 0 is the background. "
+    "Modules are looked for in the working directory too.\n\n"
+    "The usual way: `penstock cuts` to see where gates can stand, `penstock train`, `penstock calibrate`, "
+    "`penstock evaluate`. `penstock demo` shows it all on real data.",
+)
+
+ModelName = Annotated[str, typer.Option("--model", "-m", help="The network, as package.module:function.")]
+DataName = Annotated[str, typer.Option("--data", "-d", help="The data, as package.module:function.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
+Network = Annotated[Path, typer.Argument(help="A gated network, as written by penstock train.", show_default=False)]
+
+HALVES = {"both": Both, "gate": GateOnly, "compression": CompressionOnly}
+GRANULARITIES = {"element": PerElement, "channel": PerChannel, "feature": PerFeature}
+
+
+@app.command()
+def cuts(
+    model: Annotated[str, typer.Argument(help="The network, as package.module:function.", show_default=False)],
+    shape: Annotated[str, typer.Option(help="The shape of one sample, such as 1x28x28.", show_default=False)],
+    dtype: Annotated[str, typer.Option(help="Its type; int64 for networks that take tokens.")] = "float32",
+    as_json: AsJson = False,
+) -> None:
+    """List every place where a gate can stand: where exactly one tensor crosses.
+
+    Example: `penstock cuts penstock.models.resnet:resnet8 --shape 1x28x28`
+    """
+    found = surgery.cuts(_model(model), _example(shape, dtype))
+    _print(as_json, [asdict(cut) for cut in found], cuts_table(found))
+
+
+@app.command()
+def train(
+    model: ModelName,
+    data: DataName,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the gated network is written.")],
+    at: Annotated[
+        str, typer.Option(help="Depth(s), a count, or module name(s), with commas: 0.4 · 3 · layer1,layer3")
+    ] = "0.4",
+    halves: Annotated[str, typer.Option(help="What a layer has: both, gate or compression.")] = "both",
+    over: Annotated[str, typer.Option(help="What a mask dimension is: element, channel or feature.")] = "element",
+    alpha: Annotated[float, typer.Option(help="The weight of early stopping, below 1.")] = 0.5,
+    beta: Annotated[float, typer.Option(help="The weight of compression.")] = 0.55,
+    balance: Annotated[bool, typer.Option("--balance", help="Let rare classes weigh more: for 1:9 or 1:99.")] = False,
+    epochs: Annotated[int, typer.Option(help="How often the training data is gone through.")] = 20,
+    batch_size: Annotated[int, typer.Option(help="Samples a step.")] = 256,
+    rate: Annotated[float, typer.Option(help="Adam's learning rate; its highest, with a schedule.")] = 0.01,
+    schedule: Annotated[str, typer.Option(help="one-cycle, cosine or constant.")] = "one-cycle",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same network.")] = 0,
+    folder: Annotated[
+        Path | None, typer.Option(help="For logs and checkpoints. A killed training goes on when started again.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Gate a network, train it jointly with its gates and masks, and write it to a file.
+
+    Example: `penstock train -m mine:network -d mine:data --at 0.4 --epochs 20 --folder runs/a -o net.safetensors`
+    """
+    sets = _data(data)
+    network = _model(model)
+    torch.manual_seed(seed)
+    example, _ = next(batches(sets["train"], batch_size=2))
+    net = surgery.gate(
+        network, example, _at(at), halves=_one_of("halves", halves, HALVES)(_one_of("over", over, GRANULARITIES)())
+    )
+    objective = Objective(
+        alpha=alpha, beta=beta, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
+    )
+    if not as_json:
+        Console().print(network_table(net))
+    history = training.fit(
+        net,
+        sets["train"],
+        sets.get("validation"),
+        objective=objective,
+        epochs=epochs,
+        batch_size=batch_size,
+        optimizer=training.Adam(rate, schedule),  # type: ignore[arg-type]
+        seed=seed,
+        folder=folder,
+        progress=not as_json,
+    )
+    storage.save(net, out)
+    _print(
+        as_json,
+        {"out": str(out), "epochs": history.epochs, "warnings": history.warnings},
+        network_table(net),
+        f"Written: {out}",
+    )
+
+
+@app.command()
+def calibrate(
+    network: Network,
+    model: ModelName,
+    data: DataName,
+    split: Annotated[
+        str, typer.Option(help="The part of the data to calibrate on; not the one trained on.")
+    ] = "validation",
+    max_positive_loss: Annotated[float, typer.Option(help="The share of positives that may be lost.")] = 0.01,
+    confidence: Annotated[float, typer.Option(help="How sure the promise is.")] = 0.95,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write it; default: the same file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose thresholds that keep a promise: with this confidence, no more positives are lost than allowed.
+
+    Example: `penstock calibrate net.safetensors -m mine:network -d mine:data --max-positive-loss 0.01`
+    """
+    net = storage.load(network, _model(model))
+    certificate = calibration.calibrate(
+        net,
+        _part(_data(data), split),
+        max_positive_loss=max_positive_loss,
+        confidence=confidence,
+        progress=not as_json,
+    )
+    storage.save(net, out or network)
+    _print(as_json, asdict(certificate), network_table(net), f"Promise: {certificate}")
+
+
+@app.command()
+def evaluate(
+    network: Network,
+    model: ModelName,
+    data: DataName,
+    split: Annotated[str, typer.Option(help="The part of the data to evaluate on.")] = "test",
+    ratio: Annotated[
+        list[float] | None, typer.Option(help="Negatives for each positive, for the costs; may be repeated.")
+    ] = None,
+    plots: Annotated[Path | None, typer.Option(help="A folder for ROC, score and mask plots.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the evaluation as JSON too.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure everything: accuracy, early stopping, sparsity, positives lost, MACs and bytes a sample.
+
+    Example: `penstock evaluate net.safetensors -m mine:network -d mine:data --plots plots/`
+    """
+    net = storage.load(network, _model(model))
+    sets = _data(data)
+    measured = evaluation.evaluate(
+        net, _part(sets, split), ratios=ratio or (9, 99), class_names=sets.get("class_names"), progress=not as_json
+    )
+    if out is not None:
+        measured.save(out)
+    written = [] if plots is None else measured.plot(plots, net)
+    _print(as_json, measured.to_json(), *evaluation_tables(measured), *(f"Written: {path}" for path in written))
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where plots and JSON go.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="The same seed gives the same networks.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Gate a real network on real data, in under three minutes: wrist movements of ten people.
+
+    Trains the plain and the gated network with the same budget, calibrates, and compares them.
+    """
+    from penstock.demo import run
+
+    result = run(folder, seed=seed, talk=not as_json)
+    _print(as_json, result.to_json(), *result.tables())
+
+
+def main() -> None:
+    """Run the command; turn refusals into one line and an exit code."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        app()
+    except PenstockError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {type(error).__name__}: ", end="")
+        Console(stderr=True, soft_wrap=True).print(str(error), markup=False, highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _print(as_json: bool, value: Any, *parts: Any) -> None:
+    if as_json:
+        print(json.dumps(value, indent=1))
+        return
+    console = Console()
+    for part in parts:
+        console.print(part)
+
+
+def _object(name: str, what: str) -> Any:
+    """Return what a name like package.module:function stands for, called if it can be."""
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise DataError(
+            f"{what} {name!r} is not understood: give package.module:function, such as mypackage.nets:wake_word."
+        )
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"{what} {name!r}: no module {error.name!r}. It is looked for in the working directory "
+            f"({os.getcwd()}) and among "
+            "installed packages."
+        ) from error
+    except AttributeError as error:
+        raise DataError(f"{what} {name!r}: the module {module} has no {attribute!r}.") from error
+    return found() if callable(found) and not isinstance(found, torch.nn.Module) else found
+
+
+def _model(name: str) -> torch.nn.Module:
+    model = _object(name, "the model")
+    if not isinstance(model, torch.nn.Module):
+        raise DataError(f"the model {name!r} gives a {type(model).__name__}; a torch.nn.Module is wanted.")
+    return model
+
+
+def _data(name: str) -> Mapping[str, Any]:
+    found = _object(name, "the data")
+    sets = found if isinstance(found, Mapping) else dict(inspect.getmembers(found, lambda part: not callable(part)))
+    if "train" not in sets:
+        raise DataError(
+            f"the data {name!r} has no 'train'; a dict or an object with train, validation and test is wanted."
+        )
+    return {key: getattr(part, "samples", part) for key, part in sets.items()}
+
+
+def _part(sets: Mapping[str, Any], split: str) -> Data:
+    if split not in sets:
+        known = ", ".join(key for key in ("train", "validation", "test") if key in sets)
+        raise DataError(f"the data has no part {split!r}; it has {known}.")
+    return sets[split]
+
+
+def _example(shape: str, dtype: str) -> torch.Tensor:
+    try:
+        sizes = [int(size) for size in shape.replace(",", "x").split("x")]
+        return torch.zeros((1, *sizes), dtype=getattr(torch, dtype))
+    except (ValueError, AttributeError, TypeError, RuntimeError) as error:
+        raise DataError(
+            f"--shape {shape} --dtype {dtype} is not understood: give the shape of one sample, such as 1x28x28, and a "
+            "torch type, such as float32 or int64."
+        ) from error
+
+
+def _at(text: str) -> int | list[float | str]:
+    if text.isdigit():
+        return int(text)
+    return [_number(part.strip()) for part in text.split(",")]
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text) if "." in text and not text.replace(".", "").isalpha() else text
+    except ValueError:
+        return text
+
+
+def _one_of(option: str, name: str, table: Mapping[str, Any]) -> Any:
+    if name not in table:
+        raise DataError(f"--{option} {name} is not known; known are {', '.join(table)}.")
+    return table[name]

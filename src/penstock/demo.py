@@ -1,0 +1,167 @@
+"""The demo: a watch that is to report three shoulder exercises, and to sleep through the other four.
+
+The plain and the gated network are trained with the same budget on six people. Thresholds are then chosen on windows of
+four people whom the networks have never seen, and everything is measured on other windows of those four, so that the
+promise speaks of the people it was made for. No two of these windows overlap.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console, RenderableType
+from torch import Tensor
+
+from penstock.calibration import calibrate
+from penstock.data.splits import Labelled, stream
+from penstock.data.wrist import STEP, WINDOW, Windows, wrist
+from penstock.evaluation import Evaluation, evaluate
+from penstock.files import write_atomically
+from penstock.models.resnet import resnet8_1d
+from penstock.network import GatedNetwork
+from penstock.objective import Objective
+from penstock.report.tables import count, network_table, percent, table_of
+from penstock.storage import save
+from penstock.surgery import gate
+from penstock.timing import best_seconds
+from penstock.training import fit
+
+DEPTH = 0.4
+EPOCHS = 10
+BATCH = 64
+OBJECTIVE = Objective(alpha=0.5, beta=0.55)
+MAX_POSITIVE_LOSS = 0.05
+NEGATIVES_PER_POSITIVE = 9
+STREAM = 1000  # windows, to measure the time on
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network in the comparison: shares in [0, 1]; MACs, bytes and seconds a sample of a 1:9 stream."""
+
+    accuracy: float
+    early_stopping: float
+    activation_sparsity: float
+    positive_lost_rate: float
+    macs: float
+    payload_bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found."""
+
+    plain: Row
+    gated: Row
+    certificate: str
+    evaluation: Evaluation
+    files: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+    def tables(self) -> list[RenderableType]:
+        """Return the comparison, the promise, and where the files are."""
+        table = table_of("", ">plain", ">gated", ">gated / plain", title="The same network, plain and gated")
+        at = f"a sample at 1:{NEGATIVES_PER_POSITIVE}"
+        shown: list[tuple[str, str, Callable[[float], str], bool]] = [
+            ("accuracy", "accuracy", percent, False),
+            ("early stopping: negatives stopped", "early_stopping", percent, False),
+            ("activation sparsity at the cut", "activation_sparsity", percent, False),
+            ("positives lost", "positive_lost_rate", percent, False),
+            (f"MACs {at}", "macs", count, True),
+            (f"bytes across the cut {at}", "payload_bytes", count, True),
+            (f"time {at}", "seconds", lambda seconds: f"{1e6 * seconds:.0f} µs", True),
+        ]
+        for label, name, text, compared in shown:
+            plain, gated = getattr(self.plain, name), getattr(self.gated, name)
+            table.add_row(label, text(plain), text(gated), percent(gated / plain) if compared else "")
+        return [table, f"Promise: {self.certificate}.", f"Written: {', '.join(self.files)}"]
+
+
+def run(folder: Path, *, seed: int = 0, talk: bool = True) -> DemoResult:
+    """Run the demo; write plots, figures and the gated network into ``folder``."""
+    console = Console(quiet=not talk)
+    data = wrist()
+    held_out, test, live = _unseen_people(data.validation, data.test)
+    example = data.train.x[:2]
+
+    console.print(f"[bold]1[/] plain network: {EPOCHS} epochs on {len(data.train.x):,} windows of six people")
+    torch.manual_seed(seed)
+    model = resnet8_1d(example.shape[1], classes=len(data.class_names))
+    plain = gate(model, example, at=0)
+    fit(plain, data.train.samples, epochs=EPOCHS, batch_size=BATCH, seed=seed, progress=talk)
+
+    console.print(f"[bold]2[/] the same network, gated at {DEPTH:.0%} of its depth, with the same budget")
+    gated = gate(model, example, at=DEPTH)
+    fit(gated, data.train.samples, epochs=EPOCHS, batch_size=BATCH, objective=OBJECTIVE, seed=seed, progress=talk)
+
+    console.print(
+        f"[bold]3[/] thresholds from {len(held_out.x)} windows of four other people; measured on {len(test.x)} more"
+    )
+    calibrate(gated, held_out, max_positive_loss=MAX_POSITIVE_LOSS)
+    console.print(network_table(gated))
+    result = _compare(plain, gated, test, live, data.class_names, seed)
+    files = [*result.evaluation.plot(folder, gated), folder / "network.safetensors", folder / "demo.json"]
+    save(gated, files[-2])
+    result = replace(result, files=tuple(str(file) for file in files))
+    write_atomically(files[-1], json.dumps(result.to_json(), indent=1).encode())
+    return result
+
+
+def _unseen_people(*parts: Windows) -> tuple[Labelled, Labelled, Labelled]:
+    """Return windows to calibrate on, to test on (none overlaps another), and all but the former, for a live stream."""
+    apart = WINDOW // STEP  # so many windows on, the next one begins where this one ends
+    turn = torch.cat([_number_in_recording(part.recording) % (2 * apart) for part in parts])
+    x, y = torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts])
+    return tuple(Labelled(x[pick], y[pick]) for pick in (turn == 0, turn == apart, turn != 0))  # type: ignore[return-value]
+
+
+def _number_in_recording(recording: Tensor) -> Tensor:
+    counts = torch.unique_consecutive(recording, return_counts=True)[1]
+    return torch.cat([torch.arange(n) for n in counts.tolist()])
+
+
+def _compare(
+    plain: GatedNetwork, gated: GatedNetwork, test: Labelled, live: Labelled, names: tuple[str, ...], seed: int
+) -> DemoResult:
+    measured, open_network = evaluate(gated, test, class_names=names), evaluate(plain, test, class_names=names)
+    cost = next(cost for cost in measured.costs if cost.negatives_per_positive == NEGATIVES_PER_POSITIVE)
+    picked = stream(live.y, 1 / (1 + NEGATIVES_PER_POSITIVE), STREAM, seed)
+    x = live.x[picked]
+    plain.eval()
+
+    def whole() -> None:
+        with torch.no_grad():
+            for part in x.split(256):
+                plain(part)
+
+    def stopping() -> None:
+        for part in x.split(256):
+            gated.predict(part)
+
+    seconds = best_seconds({"plain": whole, "gated": stopping}, rounds=7)
+    return DemoResult(
+        plain=Row(
+            open_network.accuracy, 0.0, 0.0, 0.0, cost.plain_macs, cost.plain_payload_bytes, seconds["plain"] / STREAM
+        ),
+        gated=Row(
+            measured.accuracy,
+            measured.early_stopping,
+            measured.activation_sparsity,
+            measured.positive_lost_rate,
+            cost.macs,
+            cost.payload_bytes,
+            seconds["gated"] / STREAM,
+        ),
+        certificate=str(gated.certificate),
+        evaluation=measured,
+        files=(),
+    )

@@ -1,0 +1,61 @@
+"""Gate: it shrinks with the mask, and it survives the paper's rate."""
+
+import pytest
+import torch
+
+import penstock as ps
+from penstock.errors import LabelError
+from penstock.metrics import auc
+
+OVER = [ps.PerElement(), ps.PerChannel(), ps.PerFeature()]
+
+
+@pytest.mark.parametrize("over", OVER, ids=str)
+@pytest.mark.parametrize("feature", [(8,), (5, 9), (4, 6, 7)], ids=str)
+def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over):
+    layer, x = ps.GatedCompression(feature, ps.Both(over)), torch.randn(6, *feature)
+    with torch.no_grad():
+        layer.compression.phi.copy_(torch.rand_like(layer.compression.phi))
+        layer.compression.phi.flatten()[-1] = 1.0
+    _, expected = layer(x)
+    packed, kept = layer.compression.pack(x), layer.compression.kept
+    small = layer.gate.shrink(kept)
+    assert small.squeeze.weight.shape == (16, len(kept))
+    torch.testing.assert_close(small(packed), expected)
+    torch.testing.assert_close(layer.score(x), expected)
+    assert layer.gate_macs == sum(
+        p.numel() for n, p in small.named_parameters() if n in ("squeeze.weight", "score.weight")
+    )
+
+
+def test_omega():
+    labels = torch.tensor([0, 1, 2, 3, 3])
+    assert ps.Gate((4,)).omega(labels, background=3).tolist() == [True, True, True, False, False]
+    assert ps.Gate((4,), positives={1, 3}).omega(labels, background=0).tolist() == [False, True, False, True, True]
+
+
+def test_a_gate_without_positives_is_refused():
+    with pytest.raises(LabelError, match="a gate with no positives would stop everything"):
+        ps.Gate((4,), positives=[])
+
+
+def test_gate_logits_are_float32_whatever_came():
+    assert ps.Gate((6,)).bfloat16()(torch.randn(3, 6).bfloat16()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("feature", [(512,), (32, 14, 14)], ids=str)
+def test_the_head_survives_the_papers_rate(feature, scale):
+    """Adam at 0.01 on wide features of any scale: a narrow ReLU layer dies here, this head must not."""
+    for seed in range(3):
+        torch.manual_seed(seed)
+        direction = torch.randn(feature) / 4
+        y = (torch.rand(512) < 0.3).float()
+        x = (torch.relu(torch.randn(512, *feature)) + y.view(-1, *[1] * len(feature)) * direction.relu()) * scale
+        gate = ps.Gate(feature)
+        optimizer = torch.optim.Adam(gate.parameters(), lr=0.01)
+        for step in range(60):
+            batch = slice(step * 64 % 512, step * 64 % 512 + 64)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(gate(x[batch]), y[batch])
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+        assert auc(gate(x).detach(), y.bool()) > 0.95

@@ -1,0 +1,108 @@
+"""The command, as a person types it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+USER_CODE = """
+import torch
+from torch import nn
+
+def network():
+    return nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def draw(seed, n):
+    x = torch.randn(n, 6, generator=torch.Generator().manual_seed(seed))
+    return x, torch.where(x[:, 0] < 0, 0, 1 + (x[:, 1] > 0).long())
+
+def data():
+    parts = {"train": draw(0, 1500), "validation": draw(1, 1000), "test": draw(2, 500)}
+    return parts | {"class_names": ["none", "left", "right"]}
+
+def no_train():
+    return {"test": draw(2, 5)}
+
+number = 5
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "mine.py").write_text(USER_CODE)
+    return folder
+
+
+def penstock(home, *arguments, code=0):
+    env = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
+    command = [sys.executable, "-c", "from penstock.cli import main; main()", *arguments]
+    done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=200)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_the_whole_way(home):
+    mine = ("--model", "mine:network", "--data", "mine:data")
+    cuts = json.loads(penstock(home, "cuts", "mine:network", "--shape", "6", "--json").stdout)
+    assert [cut["name"] for cut in cuts] == ["0", "1", "2", "3"]
+    assert "MACs before" in penstock(home, "cuts", "mine:network", "--shape", "6").stdout
+    train = ("train", *mine, "--at", "0.3,0.7", "--beta", "0.05", "--epochs", "6", "--batch-size", "64", "--balance")
+    made = json.loads(penstock(home, *train, "--folder", "run", "--out", "net.safetensors", "--json").stdout)
+    assert len(made["epochs"]) == 6
+    promise = penstock(home, "calibrate", "net.safetensors", *mine, "--max-positive-loss", "0.03", "--json")
+    assert json.loads(promise.stdout)["bound"] <= 0.03
+    shown = penstock(
+        home, "evaluate", "net.safetensors", *mine, "--plots", "plots", "--out", "e.json", "--ratio", "4"
+    ).stdout
+    assert "1 : 4" in shown
+    assert "Promise: with 95.0% confidence" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+    assert (home / "plots" / "roc.png").exists()
+    e = json.loads(penstock(home, "evaluate", "net.safetensors", *mine, "--json").stdout)
+    assert e["accuracy"] > 0.8
+    assert [row["name"] for row in e["classes"]] == ["none", "left", "right"]
+    assert json.loads((home / "e.json").read_text())["accuracy"] == e["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("cuts", "mine", "--shape", "6"), "the model 'mine' is not understood: give package.module:function"),
+        (("cuts", "nothere:net", "--shape", "6"), "no module 'nothere'. It is looked for in the working directory"),
+        (("cuts", "mine:net", "--shape", "6"), "the module mine has no 'net'"),
+        (("cuts", "mine:number", "--shape", "6"), "gives a int; a torch.nn.Module is wanted"),
+        (("cuts", "mine:network", "--shape", "six"), "--shape six --dtype float32 is not understood"),
+        (("cuts", "mine:network", "--shape", "7"), "ShapeError: an example of shape (1, 7)"),
+        (
+            ("evaluate", "no.safetensors", "-m", "mine:network", "-d", "mine:data"),
+            "StorageError: there is no file no.safetensors",
+        ),
+        (("train", "-m", "mine:network", "-d", "mine:no_train", "-o", "x"), "the data 'mine:no_train' has no 'train'"),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--halves", "none"),
+            "--halves none is not known; known are both, gate, compression",
+        ),
+        (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--alpha", "1"), "Σα = 1 is not possible"),
+        (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--at", "9"), "two gates at one place"),
+    ],
+)
+def test_refusals_are_one_line_and_exit_with_1(home, arguments, text):
+    done = penstock(home, *arguments, code=1)
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_wrong_usage_exits_with_2(home):
+    assert "No such command" in penstock(home, "gat", code=2).stderr
+    assert "Missing option" in penstock(home, "cuts", "mine:network", code=2).stderr
+
+
+def test_help_teaches(home):
+    text = penstock(home, "--help").stdout
+    for command in ("cuts", "train", "calibrate", "evaluate", "demo"):
+        assert command in text
+        assert len(penstock(home, command, "--help").stdout) > 500

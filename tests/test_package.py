@@ -1,0 +1,68 @@
+"""The package as a whole: light to import, complete, and free of what must not be in it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock as ps
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_loads_no_torch():
+    assert run("import penstock, sys; print('torch' in sys.modules, 'lightning' in sys.modules)") == "False False\n"
+
+
+def test_without_torch_the_error_names_the_extra():
+    code = """
+import sys
+sys.modules["torch"] = None
+import penstock
+try:
+    penstock.gate
+except penstock.errors.MissingExtraError as error:
+    print(error)
+"""
+    assert "penstock.gate needs 'torch', which is not installed: pip install 'penstock[train]'" in run(code)
+
+
+def test_every_name_that_is_promised_is_there():
+    for name in ps.__all__:
+        assert getattr(ps, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'gait'"):
+        ps.gait  # noqa: B018
+
+
+def test_imports_go_one_way():
+    """Up the plan of the house, never down (docs/architecture.md)."""
+    order = [
+        "errors", "files", "mode", "layers", "network", "surgery", "objective", "metrics", "cost", "data", "evaluation",
+        "meters", "training", "calibration", "storage", "models", "timing", "report", "demo", "cli",
+    ]  # fmt: skip
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    places = [text.index(f"\n  {room}") for room in order]
+    assert places == sorted(places), "the plan in docs/architecture.md has another order than this test"
+    for file in (ROOT / "src" / "penstock").rglob("*.py"):
+        room = file.relative_to(ROOT / "src" / "penstock").parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        assert room in order, f"{file} is in no room of the plan"
+        for line in file.read_text().splitlines():
+            found = re.match(
+                r"from penstock(?:\.(\w+))?[\w.]* import (\w+)", line
+            )  # at the top of a file, not within functions
+            if found:
+                other = found.group(1) or found.group(2)
+                assert order.index(other) <= order.index(room), f"{file}: {line}"
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_run(example, tmp_path):
+    subprocess.run([sys.executable, str(example)], check=True, cwd=tmp_path, timeout=200)

@@ -1,0 +1,158 @@
+"""Files: damaged, foreign, newer, interrupted, and a full disk."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+import penstock as ps
+from penstock.errors import StorageError
+from zoo import Shared, build, sequential
+
+
+@pytest.fixture
+def saved(tmp_path):
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5)
+    path = tmp_path / "net.safetensors"
+    ps.save(net, path)
+    return path
+
+
+def test_what_is_tied_stays_tied(tmp_path):
+    net = ps.gate(Shared(), torch.zeros(2, 6), at=0.5)
+    ps.save(net, tmp_path / "net.safetensors")
+    again = ps.load(tmp_path / "net.safetensors", Shared())
+    assert again.origin.tied.weight is again.origin.first.weight
+    x = torch.randn(3, 6)
+    assert torch.equal(again(x).logits, net(x).logits)
+
+
+def test_loading_leaves_the_given_model_untouched(saved):
+    model = sequential()
+    before = model[0].weight.clone()
+    net = ps.load(saved, model)
+    assert torch.equal(model[0].weight, before)
+    assert not torch.equal(net.origin[0].weight, before)
+
+
+def test_no_pickle_inside(saved):
+    content = saved.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    assert json.loads(header["__metadata__"]["penstock"])["format"] == 1
+
+
+@pytest.mark.parametrize("cut", [4, 100, 1000, -1])
+def test_a_truncated_file(saved, cut):
+    saved.write_bytes(saved.read_bytes()[:cut])
+    with pytest.raises(StorageError, match="is damaged, or no safetensors file"):
+        ps.load(saved, sequential())
+
+
+def test_a_flipped_bit(saved):
+    content = bytearray(saved.read_bytes())
+    content[-5] ^= 1
+    saved.write_bytes(content)
+    with pytest.raises(StorageError, match=r"is damaged: its weights are not those that were written \(checksum\)"):
+        ps.load(saved, sequential())
+
+
+def with_header(path, change):
+    tensors = safetensors.torch.load_file(path)
+    with safetensors.safe_open(path, "pt") as file:
+        header = json.loads(file.metadata()["penstock"])
+    path.write_bytes(safetensors.torch.save(tensors, {"penstock": change(header)}))
+
+
+def test_a_newer_file(saved):
+    with_header(saved, lambda header: json.dumps(header | {"format": 2, "penstock": "9.1"}))
+    with pytest.raises(
+        StorageError, match=r"written by Penstock 9.1 in format 2; this one reads up to 1. Update Penstock"
+    ):
+        ps.load(saved, sequential())
+
+
+@pytest.mark.parametrize("broken", ["[]", "not json", "{}", '{"format": "x"}'])
+def test_a_damaged_header(saved, broken):
+    with_header(saved, lambda header: broken)
+    with pytest.raises(StorageError, match="its header cannot be read"):
+        ps.load(saved, sequential())
+
+
+def test_foreign_files(tmp_path):
+    foreign = tmp_path / "foreign.safetensors"
+    foreign.write_bytes(safetensors.torch.save({"a": torch.zeros(2)}))
+    with pytest.raises(StorageError, match="a safetensors file that Penstock did not write"):
+        ps.load(foreign, sequential())
+    foreign.write_text("hello")
+    with pytest.raises(StorageError, match="is damaged, or no safetensors file"):
+        ps.load(foreign, sequential())
+    with pytest.raises(StorageError, match="there is no file"):
+        ps.load(tmp_path / "nothing", sequential())
+
+
+def test_another_network(saved):
+    with pytest.raises(StorageError, match=r"holds a gated Sequential, and the Shared given does not fit it"):
+        ps.load(saved, Shared())
+    wider = nn.Sequential(
+        nn.Linear(6, 13), nn.BatchNorm1d(13), nn.ReLU(), nn.Dropout(), nn.Linear(13, 8), nn.Tanh(), nn.Linear(8, 4)
+    )
+    with pytest.raises(StorageError, match=r"size mismatch|does not fit it"):
+        ps.load(saved, wider)
+    with pytest.raises(StorageError, match="the list given does not fit it"):
+        ps.load(saved, [nn.Linear(6, 6), nn.Linear(6, 4)])
+
+
+def test_a_full_disk_leaves_the_old_file(saved, monkeypatch):
+    before = saved.read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(
+        StorageError, match=r"could not be written: No space left on device. What was there before is unchanged"
+    ):
+        ps.save(ps.gate(build("sequential")[0], torch.zeros(2, 6), at=0.5), saved)
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]  # nothing is left behind
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which only Linux has")
+def test_a_really_full_disk():
+    with pytest.raises(StorageError, match="could not be written"):
+        ps.save(ps.gate(sequential(), torch.zeros(2, 6), at=0.5), "/dev/full/net.safetensors")
+
+
+WRITER = """
+import sys, torch, penstock as ps
+from torch import nn
+net = ps.gate(nn.Sequential(nn.Linear(6, 900), nn.ReLU(), nn.Linear(900, 4)), torch.zeros(2, 6), at=0.5)
+print("ready", flush=True)
+while True:
+    with torch.no_grad():
+        for p in net.parameters(): p.add_(1)
+    ps.save(net, sys.argv[1])
+"""
+
+
+def test_a_kill_in_the_middle_of_writing_leaves_a_whole_file(tmp_path):
+    path = tmp_path / "net.safetensors"
+    for pause in (0.05, 0.11, 0.17):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
+        process.stdout.readline()
+        while not path.exists():
+            time.sleep(0.01)
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        ps.load(path, nn.Sequential(nn.Linear(6, 900), nn.ReLU(), nn.Linear(900, 4)))

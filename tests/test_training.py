@@ -1,0 +1,319 @@
+"""fit: it learns, it reproduces, it goes on after a kill, it shares work, and it says what does not work."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import penstock as ps
+from penstock.errors import DataError, LabelError, TrainingError
+from penstock.meters import collapse
+from zoo import build, sequential
+
+pytestmark = pytest.mark.filterwarnings("ignore::penstock.training.CollapseWarning")  # many trainings here are short
+QUIET = {"progress": False, "machine": ps.Machine(precision="float32")}
+
+
+def task(n=512, seed=0):
+    """Background below a plane; three classes above it."""
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=draw)
+    y = torch.where(x[:, 0] < 0, 0, 1 + (x[:, 1] > 0).long() + (x[:, 2] > 0).long())
+    return x, y
+
+
+def network(seed=0, at=0.5, **choices):
+    torch.manual_seed(seed)
+    return ps.gate(sequential(), torch.zeros(2, 6), at=at, **choices)
+
+
+def weights(net):
+    return torch.cat([p.detach().flatten() for p in net.parameters()])
+
+
+def test_it_learns_to_classify_to_stop_and_to_thin():
+    net = network()
+    history = ps.fit(
+        net, task(2048), task(512, seed=1), objective=ps.Objective(0.5, 0.3), epochs=12, batch_size=64, **QUIET
+    )
+    e = ps.evaluate(net, task(1000, seed=2))
+    assert e.accuracy > 0.85
+    assert e.early_stopping > 0.9
+    assert e.gates[0].auc > 0.98
+    assert e.activation_sparsity > 0.2
+    assert len(history.epochs) == 12
+    assert history.warnings == []
+    last = history.epochs[-1]
+    assert last["val/accuracy"] > 0.85
+    terms = {"loss", "prediction", "gate", "transmission", "penalty", "auc/0", "early_stopping", "positive_lost_rate"}
+    assert {f"train/{term}" for term in terms} <= last.keys()
+    assert last["density/0"] == pytest.approx(1 - e.activation_sparsity)
+
+
+def test_the_epochs_figures_are_those_of_evaluate():
+    net, val = network(), task(300, seed=1)
+    history = ps.fit(net, task(), val, epochs=2, batch_size=64, **QUIET)
+    e, last = ps.evaluate(net, val), history.epochs[-1]
+    assert last["val/accuracy"] == pytest.approx(e.accuracy)
+    assert last["val/accuracy_open"] == pytest.approx(e.accuracy_open)
+    assert last["val/early_stopping"] == pytest.approx(e.early_stopping)
+    assert last["val/positive_lost_rate"] == pytest.approx(e.positive_lost_rate)
+    assert last["val/auc/0"] == pytest.approx(e.gates[0].auc, abs=0.01)  # a meter with a thousand steps
+
+
+def test_fit_is_the_hand_written_loop():
+    """The same steps by hand, without Lightning: the same weights."""
+    data, mine = task(128), network()
+    loader = DataLoader(TensorDataset(*data), batch_size=32)
+    ps.fit(mine, loader, epochs=3, optimizer=ps.Adam(0.01, "constant"), **QUIET)
+    net = network()
+    net.origin[3].p = mine.origin[3].p = 0.0
+    mine = network()
+    mine.origin[3].p = 0.0
+    ps.fit(mine, loader, epochs=3, optimizer=ps.Adam(0.01, "constant"), **QUIET)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    net.train()
+    for _ in range(3):
+        for x, y in loader:
+            optimizer.zero_grad()
+            ps.Objective()(net, net(x), y).total.backward()
+            optimizer.step()
+    torch.testing.assert_close(weights(mine), weights(net))
+
+
+def test_the_same_seed_gives_the_same_network():
+    nets = []
+    for seed in (1, 1, 2):
+        net = network()
+        ps.fit(net, task(), epochs=2, batch_size=64, seed=seed, **QUIET)
+        nets.append(weights(net))
+    assert torch.equal(nets[0], nets[1])
+    assert not torch.equal(nets[0], nets[2])
+
+
+def test_folder_holds_logs_and_checkpoints(tmp_path):
+    history = ps.fit(network(), task(), task(seed=1), epochs=2, batch_size=64, folder=tmp_path / "run", **QUIET)
+    assert history.last == tmp_path / "run" / "last.ckpt"
+    assert history.best == tmp_path / "run" / "best.ckpt"
+    assert history.last.exists()
+    assert history.best.exists()
+    with (tmp_path / "run" / "csv" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {"train/loss", "train/gate", "train/transmission", "val/accuracy", "density/0"} <= rows[-1].keys()
+    assert len(rows) == 2
+    assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
+
+
+SCRIPT = """
+import sys, torch, penstock as ps
+sys.path.insert(0, {tests!r})
+from test_training import network, task, weights, QUIET
+torch.set_num_threads(1)
+net = network()
+history = ps.fit(net, task(2048), task(seed=1), epochs=6, batch_size=16, folder=sys.argv[1], **QUIET)
+torch.save((weights(net), [row["train/loss"] for row in history.epochs]), sys.argv[2])
+"""
+
+
+def script(folder, out):
+    code = SCRIPT.format(tests=str(Path(__file__).parent))
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(folder), str(out)], env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+
+
+def test_a_killed_training_ends_like_an_unbroken_one(tmp_path):
+    """Shuffling and dropout are in play, and the kill is a real one."""
+    assert script(tmp_path / "whole", tmp_path / "whole.pt").wait() == 0
+    broken = script(tmp_path / "broken", tmp_path / "broken.pt")
+    metrics = tmp_path / "broken" / "csv" / "metrics.csv"
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= 3):  # a header and two epochs
+        assert broken.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    time.sleep(0.1)
+    broken.send_signal(signal.SIGKILL)
+    broken.wait()
+    assert not (tmp_path / "broken.pt").exists()
+    assert script(tmp_path / "broken", tmp_path / "broken.pt").wait() == 0
+    expected, losses = torch.load(tmp_path / "whole.pt")
+    found, found_losses = torch.load(tmp_path / "broken.pt")
+    assert found_losses == losses
+    assert torch.equal(found, expected)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    first, again = network(), network(seed=5)
+    ps.fit(first, task(), epochs=2, folder=tmp_path, **QUIET)
+    history = ps.fit(again, task(), epochs=2, folder=tmp_path, **QUIET)
+    assert torch.equal(weights(first), weights(again))
+    assert len(history.epochs) == 2
+
+
+def test_another_run_in_the_same_folder_is_refused(tmp_path):
+    ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+    with pytest.raises(
+        TrainingError, match=r"holds another run: it differs in objective, epochs. Choose another folder"
+    ):
+        ps.fit(network(), task(), epochs=2, objective=ps.Objective(0.1), folder=tmp_path, **QUIET)
+
+
+DDP = """
+import os, sys, torch, penstock as ps
+sys.path.insert(0, {tests!r})
+from test_training import plain_layers, task, weights
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+devices, batch = int(sys.argv[1]), int(sys.argv[2])
+net = plain_layers()
+data = TensorDataset(*task(256))
+history = ps.fit(
+    net, DataLoader(data, batch_size=batch, shuffle=True), task(256, seed=1), epochs=2, batch_size=batch, progress=False,
+    optimizer=ps.Adam(0.01, "constant"), machine=ps.Machine(devices=devices, precision="float32"),
+)
+if os.environ.get("LOCAL_RANK", "0") == "0":
+    torch.save((weights(net), history.epochs), sys.argv[3])
+"""
+
+
+def plain_layers():
+    """No batch norm and no dropout, which look at one process's share of a batch alone."""
+    torch.manual_seed(0)
+    return ps.gate(nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4)), torch.zeros(2, 6), at=0.5)
+
+
+def test_two_processes_train_like_one_with_a_batch_twice_as_large(tmp_path):
+    code = DDP.format(tests=str(Path(__file__).parent))
+    (tmp_path / "ddp.py").write_text(code)
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"}
+    for devices, batch, out in ((1, 64, "one.pt"), (2, 32, "two.pt")):
+        command = [sys.executable, str(tmp_path / "ddp.py"), str(devices), str(batch), str(tmp_path / out)]
+        subprocess.run(command, check=True, env=env, cwd=tmp_path, timeout=200)
+    one, one_epochs = torch.load(tmp_path / "one.pt")
+    two, two_epochs = torch.load(tmp_path / "two.pt")
+    torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)
+    for mine, theirs in zip(two_epochs, one_epochs, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-4)  # the meters count every sample of both processes once
+
+
+def test_bfloat16_and_channels_last():
+    model, draw = build("resnet8")
+    net = ps.gate(model, draw(2), at=0.4)
+    x, y = draw(64), torch.arange(64) % 4
+    ps.fit(net, (x, y), epochs=1, batch_size=32, machine=ps.Machine(precision="bfloat16"), progress=False)
+    kernel = next(p for p in net.parameters() if p.ndim == 4 and p.shape[1] > 1 and p.shape[2] > 1)
+    assert kernel.is_contiguous(memory_format=torch.channels_last)
+    assert kernel.dtype == torch.float32
+    assert net(x).logits.dtype == torch.float32
+
+
+def test_a_plain_network_trains_too():
+    net = network(at=0)
+    ps.fit(net, task(), task(seed=1), epochs=1, **QUIET)
+    assert net(torch.zeros(1, 6)).gates == ()
+
+
+@pytest.mark.parametrize("halves", [ps.GateOnly(), ps.CompressionOnly(), ps.Both(ps.PerChannel())], ids=str)
+def test_every_kind_of_layer_trains(halves):
+    ps.fit(network(halves=halves, at=[0.3, 0.7]), task(), task(seed=1), epochs=1, **QUIET)
+
+
+def test_every_schedule_trains():
+    for schedule in ("one-cycle", "cosine", "constant"):
+        ps.fit(network(), task(), epochs=1, optimizer=ps.Adam(0.01, schedule), **QUIET)
+    with pytest.raises(
+        TrainingError, match="schedule = 'linear' is not known; known are 'one-cycle', 'cosine', 'constant'"
+    ):
+        ps.fit(network(), task(), epochs=1, optimizer=ps.Adam(0.01, "linear"), **QUIET)
+
+
+def test_an_empty_mask_is_noticed():
+    with pytest.warns(ps.CollapseWarning, match=r"mask 0 \('5'\) is empty: nothing flows on.* Lower beta"):
+        history = ps.fit(network(), task(), objective=ps.Objective(0.1, 50.0), epochs=30, batch_size=64, **QUIET)
+    assert any("is empty" in warning for warning in history.warnings)
+
+
+def test_a_blind_gate_is_noticed():
+    x, _ = task()
+    y = torch.randint(0, 4, (len(x),), generator=torch.Generator().manual_seed(3))  # nothing to learn
+    val = task(2000, seed=9)[0], torch.randint(0, 4, (2000,), generator=torch.Generator().manual_seed(4))
+    with pytest.warns(ps.CollapseWarning) as caught:
+        ps.fit(network(), (x, y), val, epochs=2, **QUIET)
+    assert any("gate 0 ('5') sees nothing: its AUC is 0." in str(warning.message) for warning in caught)
+
+
+def test_a_gate_that_stops_or_passes_everything_is_noticed():
+    net = network()
+    figures = {"auc/0": 0.9, "early_stopping/0": 1.0, "positive_lost_rate/0": 1.0}
+    assert "stops everything: 100.0% of the positives too" in collapse(figures, net)[0]
+    figures = {"auc/0": 0.9, "early_stopping/0": 0.0, "positive_lost_rate/0": 0.0}
+    assert "lets everything pass: 100.0% of the negatives too" in collapse(figures, net)[0]
+    assert collapse({"auc/0": 0.97, "early_stopping/0": 0.9, "positive_lost_rate/0": 0.01}, net) == []
+
+
+def test_rare_positives_stop_everything_unless_they_are_weighed():
+    """1:99, where half a probability is no good threshold."""
+    draw = torch.Generator().manual_seed(0)
+    y = (torch.arange(6000) % 100 == 0).long()
+    x = torch.randn(6000, 6, generator=draw) + 0.9 * y[:, None]
+    lost = []
+    for counts in (None, ps.class_counts((x, y), 4)):
+        net = network()
+        objective = ps.Objective(0.5, 0.0, class_counts=counts)
+        with pytest.warns(ps.CollapseWarning) if counts is None else _nothing():
+            ps.fit(net, (x, y), objective=objective, epochs=2, batch_size=128, **QUIET)
+        lost.append(ps.evaluate(net, (x, y)).positive_lost_rate)
+    assert lost[0] > 0.9
+    assert lost[1] < 0.4
+
+
+class _nothing:
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *_):
+        return False
+
+
+def test_nan_in_the_input_says_where():
+    x, y = task(128)
+    x[70, 2] = float("nan")
+    with pytest.raises(
+        TrainingError, match=r"not finite in train batch 1 of epoch 1 .* NaN or infinity in samples \[6\]"
+    ):
+        ps.fit(network(), DataLoader(TensorDataset(x, y), batch_size=64), epochs=1, **QUIET)
+
+
+def test_a_training_that_diverges_says_so():
+    net = network()
+    with torch.no_grad():
+        net.origin[6].bias[0] = float("inf")
+    with pytest.raises(TrainingError, match=r"the input is finite: the training diverged. Lower the rate"):
+        ps.fit(net, task(), epochs=1, **QUIET)
+
+
+def test_bad_data():
+    x, y = task()
+    with pytest.raises(LabelError, match="the data has no positives among its 512 samples: to train a gated network"):
+        ps.fit(network(), (x, y * 0), epochs=1, **QUIET)
+    with pytest.raises(LabelError, match="the data has no negatives"):
+        ps.fit(network(), (x, y * 0 + 1), epochs=1, **QUIET)
+    with pytest.raises(LabelError, match=r"labels \[4, 5\] are outside the classes"):
+        ps.fit(network(), (x, y + 2), epochs=1, **QUIET)
+    with pytest.raises(DataError, match="the data set is empty"):
+        ps.fit(network(), (x[:0], y[:0]), epochs=1, **QUIET)
+    with pytest.raises(TrainingError, match="epochs = 0 is not possible"):
+        ps.fit(network(), (x, y), epochs=0, **QUIET)
+
+
+def test_batches_without_positives_just_work():
+    x, y = task(256)
+    order = y.sort().indices
+    ps.fit(network(), DataLoader(TensorDataset(x[order], y[order]), batch_size=16), epochs=1, **QUIET)

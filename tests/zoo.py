@@ -1,0 +1,150 @@
+"""Small networks of every kind that users bring, each with an example batch."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from penstock.models.resnet import resnet8, resnet8_1d
+
+
+class Conv1d(nn.Module):
+    """A net for series, with functional dropout and activations, as many people write them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv1d(6, 8, 5, padding=2), nn.Conv1d(8, 12, 5, padding=2)
+        self.norm = nn.BatchNorm1d(8)
+        self.fc = nn.Linear(12, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool1d(F.relu(self.norm(self.conv1(x))), 2)
+        x = F.dropout(x, 0.5, training=self.training)
+        x = F.relu(self.conv2(x)).mean(-1)
+        return self.fc(F.dropout(x, 0.3, self.training))
+
+
+class Recurrent(nn.Module):
+    """A GRU behind an LSTM; the class is read off the last step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.gru = nn.LSTM(6, 10, batch_first=True), nn.GRU(10, 8, batch_first=True)
+        self.fc = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, _ = self.lstm(x)
+        out, _ = self.gru(out)
+        return self.fc(out[:, -1])
+
+
+class Encoder(nn.Module):
+    """nn.TransformerEncoder over tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, 16)
+        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, dropout=0.1)
+        self.encoder = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(16), enable_nested_tensor=False)
+        self.fc = nn.Linear(16, 4)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.fc(self.encoder(self.embed(tokens)).mean(1))
+
+
+class Shared(nn.Module):
+    """One layer used three times, a tied weight, and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.again = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.tied = nn.Linear(6, 6)
+        self.tied.weight = self.first.weight
+        self.register_buffer("shift", torch.randn(6))
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.again(self.first(x)))
+        x = torch.tanh(self.again(x) + self.shift)
+        return self.fc(self.tied(self.again(x)) + self.shift)
+
+
+class Sized(nn.Module):
+    """Reads sizes early and uses them late, as many vision transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = nn.Conv2d(3, 8, 4, 4)
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.mlp1, self.mlp2 = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.fc = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, _, height, width = x.shape
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(batch, -1, -1), x], 1)
+        x = x + self.mlp1(x)
+        x = (x + self.mlp2(x)).reshape(batch, height * width // 16 + 1, 8)
+        return self.fc(x[:, 0])
+
+
+class Branching(nn.Module):
+    """A submodule that looks at its data: it cannot be traced, and stays in one piece."""
+
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(6, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.fc(x) if x.sum() > 0 else -self.fc(x)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.inner, self.after = nn.Linear(6, 6), Branching.Inner(), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.after(torch.relu(self.inner(torch.relu(self.before(x)))))
+
+
+def sequential() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(6, 12),
+        nn.BatchNorm1d(12),
+        nn.ReLU(inplace=True),
+        nn.Dropout(0.2),
+        nn.Linear(12, 8),
+        nn.Tanh(),
+        nn.Linear(8, 4),
+    )
+
+
+# name: (network, shape of one sample, dtype)
+ZOO: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], torch.dtype]] = {
+    "sequential": (sequential, (6,), torch.float32),
+    "conv1d": (Conv1d, (6, 24), torch.float32),
+    "recurrent": (Recurrent, (9, 6), torch.float32),
+    "encoder": (Encoder, (7,), torch.int64),
+    "shared": (Shared, (6,), torch.float32),
+    "sized": (Sized, (3, 16, 16), torch.float32),
+    "branching": (Branching, (6,), torch.float32),
+    "resnet8": (lambda: resnet8(classes=4, width=4), (1, 28, 28), torch.float32),
+    "resnet8_1d": (lambda: resnet8_1d(6, classes=4, width=4), (6, 50), torch.float32),
+}
+
+
+def build(name: str) -> tuple[nn.Module, Callable[[int], Tensor]]:
+    """Return a network of the zoo, and a function that draws a batch for it."""
+    make, shape, dtype = ZOO[name]
+    network = make()
+
+    def draw(n: int) -> Tensor:
+        return torch.randint(0, 20, (n, *shape)) if dtype == torch.int64 else torch.randn(n, *shape, dtype=dtype)
+
+    with torch.no_grad():  # move running statistics and norms off their start
+        network.train()
+        network(draw(8))
+        for parameter in network.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return network, draw
