@@ -175,8 +175,8 @@ devices, batch = int(sys.argv[1]), int(sys.argv[2])
 net = plain_layers()
 data = TensorDataset(*task(256))
 history = ps.fit(
-    net, DataLoader(data, batch_size=batch, shuffle=True), task(256, seed=1), epochs=2, batch_size=batch, progress=False,
-    optimizer=ps.Adam(0.01, "constant"), machine=ps.Machine(devices=devices, precision="float32"),
+    net, DataLoader(data, batch_size=batch, shuffle=True), task(256, seed=1), epochs=2, batch_size=batch,
+    progress=False, optimizer=ps.Adam(0.01, "constant"), machine=ps.Machine(devices=devices, precision="float32"),
 )
 if os.environ.get("LOCAL_RANK", "0") == "0":
     torch.save((weights(net), history.epochs), sys.argv[3])

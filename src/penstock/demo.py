@@ -35,7 +35,7 @@ DEPTH = 0.4
 EPOCHS = 10
 BATCH = 64
 OBJECTIVE = Objective(alpha=0.5, beta=0.55)
-MAX_POSITIVE_LOSS = 0.05
+MAX_POSITIVE_LOSS = 0.02
 NEGATIVES_PER_POSITIVE = 9
 STREAM = 1000  # windows, to measure the time on
 

@@ -32,25 +32,23 @@ def plot_evaluation(evaluation: Evaluation, folder: Path, net: GatedNetwork | No
 
 
 def roc_figure(gates: list[GateEvaluation]) -> Figure:
-    """Draw the share of positives that pass against the share of negatives that pass."""
-    figure = Figure(figsize=(6.4, 5), layout="constrained")
-    axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], ":", color=NEUTRAL, label="a coin")
-    for i, gate in enumerate(gates):
-        assert gate.curve is not None and gate.auc is not None
-        (line,) = axes.plot(*gate.curve, color=f"C{i}", label=f"{gate.name}: AUC {gate.auc:.4f}")
-        if gate.negative_pass_through_rate is not None and gate.positive_lost_rate is not None:
+    """Draw the share of positives that pass against the share of negatives that pass: whole, and its best corner."""
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    whole, corner = figure.subplots(1, 2)
+    whole.plot([0, 1], [0, 1], ":", color=NEUTRAL, label="a coin")
+    for axes in (whole, corner):
+        for i, gate in enumerate(gates):
+            assert gate.curve is not None and gate.negative_pass_through_rate is not None
+            assert gate.positive_lost_rate is not None
+            axes.plot(*gate.curve, color=f"C{i}", label=f"{gate.name}: AUC {gate.auc:.4f}")
             point = gate.negative_pass_through_rate, 1 - gate.positive_lost_rate
             label = "its threshold" if i == len(gates) - 1 else None
-            axes.plot(*point, "o", color=line.get_color(), markeredgecolor="black", label=label, zorder=3)
-    axes.set(
-        xlabel="negatives that pass",
-        ylabel="positives that pass",
-        title="Gates: the further up and left, the better",
-    )
-    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    axes.legend(loc="lower right")
-    axes.grid(alpha=0.2)
+            axes.plot(*point, "o", color=f"C{i}", markeredgecolor="black", label=label, zorder=3)
+        axes.set(xlabel="negatives that pass", ylabel="positives that pass")
+        axes.grid(alpha=0.2)
+    whole.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), title="Gates: the further up and left, the better")
+    corner.set(xlim=(-0.002, 0.2), ylim=(0.8, 1.002), title="The same, its upper left corner")
+    whole.legend(loc="lower right")
     return figure
 
 
@@ -66,7 +64,7 @@ def scores_figure(gates: list[GateEvaluation]) -> Figure:
         axes.axvline(threshold, color="black", linewidth=1, label=f"threshold {threshold:.3g}")
         axes.set_yscale("symlog", linthresh=10)
         axes.set(ylabel="samples", title=f"Gate after {gate.name}", xlim=(0, 1), ylim=(0, None))
-        axes.legend(loc="upper center", ncols=3)
+        axes.legend(loc="center", ncols=3)
     axes.set_xlabel("gate's probability that the sample is of interest")
     return figure
 

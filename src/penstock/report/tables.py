@@ -150,6 +150,8 @@ def table_of(*columns: str, title: str) -> Table:
 
 def percent(value: float) -> str:
     """Return a share as a person reads it."""
+    if value == 0:
+        return "0 %"
     return f"{100 * value:.1f} %" if abs(value) >= 0.0005 else f"{100 * value:.2f} %"
 
 

@@ -1,0 +1,1 @@
+"""The figures that Penstock promises, measured: `make bench`, or `make bench only=predict`."""
