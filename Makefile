@@ -1,7 +1,9 @@
 # make demo    a real network gated on real data, within three minutes of its installation
 # make test    the whole test suite
 # make bench   the figures of benchmarks/latest.json; `make bench only=predict` measures one part of them
+# make readme  fill the README's figures from docs/demo.json and benchmarks/latest.json
 # make check   format, lint and types
+# make fashion-mnist   install the data of `make bench only=fashion`: a Debian package, needs root
 # make clean   remove what the others made
 
 PYTHON ?= python3
@@ -9,16 +11,22 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test bench check format clean
+.PHONY: demo test bench readme check format clean fashion-mnist
 
 demo: .venv/demo
 	$(BIN)/penstock demo --folder demo
 
 test: .venv/dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks $(if $(only),--only $(only))
+
+readme: .venv/dev
+	$(BIN)/python -m benchmarks.readme
+
+fashion-mnist:
+	apt-get install --yes dataset-fashion-mnist
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

@@ -63,6 +63,22 @@ def test_imports_go_one_way():
                 assert order.index(other) <= order.index(room), f"{file}: {line}"
 
 
+def test_no_figure_in_the_readme_is_written_by_hand():
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.readme import filled
+
+    text = (ROOT / "README.md").read_text()
+    assert filled(text) == text, "the result files say something else: make readme"
+
+
+def test_every_link_of_the_documents_leads_somewhere():
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            assert target.startswith("http") or (document.parent / target).exists(), f"{document.name}: {target}"
+        for target in re.findall(r"docs/[\w./-]+\.md", document.read_text()):
+            assert (ROOT / target).exists(), f"{document.name}: {target}"
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_run(example, tmp_path):
     subprocess.run([sys.executable, str(example)], check=True, cwd=tmp_path, timeout=200)

@@ -94,11 +94,7 @@ class Meters(Metric):
 
 
 def collapse(figures: dict[str, float], net: GatedNetwork) -> list[str]:
-    """Say which gates and masks have stopped doing their work, and what to do.
-
-    >>> collapse({"auc/0": 0.51}, GatedNetwork([], [], ...))  # doctest: +SKIP
-    ['gate 0 sees nothing: ...']
-    """
+    """Say which gates and masks have stopped doing their work, and what to do; figures are those of `Meters`."""
     findings = []
     for i, layer in enumerate(net.layers):
         name = net.plan.at[i]
