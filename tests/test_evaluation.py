@@ -104,6 +104,11 @@ def test_classes(net, data):
         assert row.samples == 30
 
 
+def test_what_is_positive_depends_on_the_gates_that_are_on(net, data):
+    assert ps.evaluate(net, data).positives == 60  # 1 and 2: of interest to both gates
+    assert ps.evaluate(net, data, active={0}).positives == 90  # 1, 2 and 3: of interest to the first
+
+
 def test_gates_can_be_switched(net, data):
     open_ = ps.evaluate(net, data, active=())
     assert open_.early_stopping == 0
@@ -174,10 +179,16 @@ def test_bad_data(net, data):
         ps.evaluate(net, (x[(y == 1) | (y == 2)], y[(y == 1) | (y == 2)]))
     with pytest.raises(LabelError, match=r"labels \[4\] are outside the classes"):
         ps.evaluate(net, (x, y + 1))
-    with pytest.raises(ShapeError, match=r"the network gives NaN or infinity on this data"):
+    with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[0, 1, 2"):
         ps.evaluate(net, (x * float("nan"), y))
     with pytest.raises(DataError, match=r"120 samples came with 119 labels"):
         ps.evaluate(net, (x, y[1:]))
+    with pytest.raises(DataError, match=r"a batch of 3 parts came; a data set yields pairs"):
+        ps.evaluate(net, TensorDataset(x, y, y))
+    with pytest.raises(DataError, match=r"ratios = \[-1\] is not possible"):
+        ps.evaluate(net, data, ratios=[-1])
+    with pytest.raises(DataError, match=r"batch_size = 0 is not possible"):
+        ps.evaluate(net, data, batch_size=0)
     with pytest.raises(DataError, match=r"data of type str came"):
         ps.evaluate(net, "data")
 
@@ -191,8 +202,14 @@ def test_predict_refuses_what_it_cannot_judge(net, data):
     x[3, 0, 0] = float("inf")
     with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[3\]"):
         net.predict(x)
-    with pytest.raises(ShapeError, match=r"an input of shape \(6, 50\) came; this network takes \(batch, 6, 50\)"):
+    with pytest.raises(ShapeError, match=r"shape \(6, 50\), torch.float32, came; this network takes \(batch, 6, 50\)"):
         net.predict(x[0])
+    with pytest.raises(ShapeError, match=r"shape \(5, 6, 49\), torch.float32, came"):
+        net.predict(x[:, :, 1:])
+    with pytest.raises(ShapeError, match=r"torch.int64, came; this network takes \(batch, 6, 50\), float32"):
+        net.predict(x.long())
+    with pytest.raises(ps.errors.CutError, match="NaN is no threshold"):
+        net.thresholds = [0.0, float("nan")]
 
 
 def test_predict_stops_for_good(net, data):

@@ -106,7 +106,6 @@ def test_balanced_weights_have_a_mean_of_one_a_sample():
         ({"beta": -1.0}, r"beta = -1.0 is not possible: the weight of the transmission cost is 0 or more"),
         ({"beta": [0.1, -0.1]}, r"beta = \[0.1, -0.1\] is not possible"),
         ({"xi": -1}, r"xi = -1 is not possible"),
-        ({"p": 0}, r"p = 0 is not possible"),
         ({"class_counts": [1, -1]}, r"class_counts = \[1, -1\] is not possible"),
     ],
 )
@@ -119,6 +118,10 @@ def test_values_that_do_not_fit_the_network(net):
     x, y = torch.randn(4, 6), torch.tensor([0, 1, 2, 3])
     with pytest.raises(ObjectiveError, match="3 values of alpha came for 2 layers"):
         ps.Objective(alpha=[0.1, 0.1, 0.1])(net, net(x), y)
+    with pytest.raises(ObjectiveError, match=r"p = 0 is not possible: the transmission cost L_p needs p > 0"):
+        ps.Objective(p=0)(net, net(x), y)
+    with pytest.raises(ObjectiveError, match=r"classes \[1, 3\] occur, but class_counts says that there are none"):
+        ps.Objective(class_counts=[5, 0, 5, 0])(net, net(x), y)
     with pytest.raises(ObjectiveError, match="class_counts has 3 entries; this network has 4 classes"):
         ps.Objective(class_counts=[1, 2, 3])(net, net(x), y)
     with pytest.raises(

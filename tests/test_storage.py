@@ -61,7 +61,16 @@ def test_a_flipped_bit(saved):
     content = bytearray(saved.read_bytes())
     content[-5] ^= 1
     saved.write_bytes(content)
-    with pytest.raises(StorageError, match=r"is damaged: its weights are not those that were written \(checksum\)"):
+    with pytest.raises(StorageError, match=r"is damaged: its content is not what was written \(checksum\)"):
+        ps.load(saved, sequential())
+
+
+def test_a_changed_header(saved):
+    """A promise with another number in it is no promise."""
+    content = saved.read_bytes()
+    assert content.count(b'\\"background\\": 0') == 1
+    saved.write_bytes(content.replace(b'\\"background\\": 0', b'\\"background\\": 1'))
+    with pytest.raises(StorageError, match=r"its content is not what was written"):
         ps.load(saved, sequential())
 
 
@@ -126,10 +135,27 @@ def test_a_full_disk_leaves_the_old_file(saved, monkeypatch):
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]  # nothing is left behind
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which only Linux has")
-def test_a_really_full_disk():
-    with pytest.raises(StorageError, match="could not be written"):
-        ps.save(ps.gate(sequential(), torch.zeros(2, 6), at=0.5), "/dev/full/net.safetensors")
+LIMITED = """
+import resource, signal, sys, torch, penstock as ps
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from torch import nn
+net = ps.gate(nn.Sequential(nn.Linear(6, 900), nn.ReLU(), nn.Linear(900, 4)), torch.zeros(2, 6), at=0.5)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    ps.save(net, sys.argv[1])
+except ps.errors.StorageError as error:
+    print(error)
+"""
+
+
+def test_a_disk_that_is_really_full_in_the_middle_of_the_file(tmp_path):
+    """The system lets the process write 20,000 bytes and no more."""
+    path = tmp_path / "net.safetensors"
+    path.write_text("what was there before")
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True)
+    assert "could not be written: File too large. What was there before is unchanged" in done.stdout
+    assert path.read_text() == "what was there before"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 WRITER = """
@@ -146,11 +172,15 @@ while True:
 
 def test_a_kill_in_the_middle_of_writing_leaves_a_whole_file(tmp_path):
     path = tmp_path / "net.safetensors"
-    for pause in (0.05, 0.11, 0.17):
+    for pause in (0.0, 0.003, 0.007, 0.013, 0.02):
+        path.unlink(missing_ok=True)
         process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
         process.stdout.readline()
         while not path.exists():
-            time.sleep(0.01)
+            time.sleep(0.001)
+        first = path.stat().st_mtime_ns
+        while path.stat().st_mtime_ns == first:  # it writes again and again by now
+            time.sleep(0.001)
         time.sleep(pause)
         process.send_signal(signal.SIGKILL)
         process.wait()

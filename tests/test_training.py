@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import penstock as ps
+from penstock.data.batches import reproducible
 from penstock.errors import DataError, LabelError, TrainingError
 from penstock.meters import collapse
 from zoo import build, sequential
@@ -71,13 +72,9 @@ def test_the_epochs_figures_are_those_of_evaluate():
 
 def test_fit_is_the_hand_written_loop():
     """The same steps by hand, without Lightning: the same weights."""
-    data, mine = task(128), network()
-    loader = DataLoader(TensorDataset(*data), batch_size=32)
-    ps.fit(mine, loader, epochs=3, optimizer=ps.Adam(0.01, "constant"), **QUIET)
-    net = network()
-    net.origin[3].p = mine.origin[3].p = 0.0
-    mine = network()
-    mine.origin[3].p = 0.0
+    loader = DataLoader(TensorDataset(*task(128)), batch_size=32)
+    net, mine = network(), network()
+    net.origin[3].p = mine.origin[3].p = 0.0  # no dropout, whose chances `fit` seeds in its own way
     ps.fit(mine, loader, epochs=3, optimizer=ps.Adam(0.01, "constant"), **QUIET)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     net.train()
@@ -163,6 +160,54 @@ def test_another_run_in_the_same_folder_is_refused(tmp_path):
         TrainingError, match=r"holds another run: it differs in objective, epochs. Choose another folder"
     ):
         ps.fit(network(), task(), epochs=2, objective=ps.Objective(0.1), folder=tmp_path, **QUIET)
+
+
+def test_the_same_folder_is_another_run_with_other_data_or_other_interests(tmp_path):
+    ps.fit(network(positives={1}), task(), epochs=1, folder=tmp_path, **QUIET)
+    with pytest.raises(TrainingError, match=r"it differs in layers. Choose"):
+        ps.fit(network(positives={2}), task(), epochs=1, folder=tmp_path, **QUIET)
+    with pytest.raises(TrainingError, match=r"it differs in data. Choose"):
+        ps.fit(network(positives={1}), task(seed=7), epochs=1, folder=tmp_path, **QUIET)
+
+
+def test_a_refusal_leaves_the_network_as_it_was(tmp_path):
+    ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+    net = network()
+    certificate = ps.calibrate(net, task(), max_positive_loss=0.1)
+    with pytest.raises(TrainingError, match="holds another run"):
+        ps.fit(net, task(), epochs=2, folder=tmp_path, **QUIET)
+    assert net.certificate == certificate
+
+
+def test_damaged_folders(tmp_path):
+    ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+    checkpoint = (tmp_path / "last.ckpt").read_bytes()
+    (tmp_path / "last.ckpt").write_bytes(checkpoint[:1000])
+    with pytest.raises(TrainingError, match=r"last.ckpt is damaged: .* Delete it to start anew"):
+        ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(TrainingError, match=r"run.json cannot be read .* nobody knows whose checkpoints these are"):
+        ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+
+
+def test_the_best_epoch_can_be_kept(tmp_path):
+    net = network()
+    history = ps.fit(net, task(), task(seed=1), epochs=6, batch_size=32, folder=tmp_path, keep="best", **QUIET)
+    best = min(history.epochs, key=lambda row: row["val/loss"])
+    assert ps.evaluate(net, task(seed=1)).accuracy_open == pytest.approx(best["val/accuracy_open"])
+    with pytest.raises(TrainingError, match=r"keep = 'best' is not possible: .* with a folder and validation data"):
+        ps.fit(network(), task(), epochs=1, keep="best", **QUIET)
+
+
+def test_an_interrupt_is_an_interrupt(tmp_path):
+    class Interrupting(TensorDataset):
+        def __getitem__(self, i):
+            if i == 300:
+                raise KeyboardInterrupt
+            return super().__getitem__(i)
+
+    with pytest.raises(KeyboardInterrupt):
+        ps.fit(network(), Interrupting(*task()), epochs=1, **QUIET)
 
 
 DDP = """
@@ -309,8 +354,48 @@ def test_bad_data():
         ps.fit(network(), (x, y + 2), epochs=1, **QUIET)
     with pytest.raises(DataError, match="the data set is empty"):
         ps.fit(network(), (x[:0], y[:0]), epochs=1, **QUIET)
+    with pytest.raises(DataError, match="a batch of 3 parts came; a data set yields pairs"):
+        ps.fit(network(), TensorDataset(x, y, y), epochs=1, **QUIET)
     with pytest.raises(TrainingError, match="epochs = 0 is not possible"):
         ps.fit(network(), (x, y), epochs=0, **QUIET)
+
+
+def test_a_data_set_without_positives_is_noticed_when_its_labels_are_not_at_hand():
+    class Lazy(torch.utils.data.Dataset):
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, i):
+            return torch.randn(6), 0
+
+    with pytest.raises(LabelError, match="the data has no positives"):
+        ps.fit(network(), Lazy(), epochs=3, **QUIET)
+
+
+def test_a_last_batch_of_one_sample_is_left_out():
+    """Batch norm cannot learn from one sample."""
+    ps.fit(network(), task(257), epochs=1, batch_size=256, **QUIET)
+
+
+def test_samplers_of_the_users_own_are_left_alone():
+    x, y = task()
+    subset = torch.utils.data.RandomSampler(range(len(x)), num_samples=50)
+    source = DataLoader(TensorDataset(x, y), batch_size=10, sampler=subset)
+    assert reproducible(source, 0, rank=0, world=1, training=True) is source
+    with pytest.raises(DataError, match="several processes cannot share"):
+        reproducible(source, 0, rank=0, world=2, training=True)
+
+
+def test_labels_before_a_target_transform_are_not_taken_for_labels():
+    class Transforming(TensorDataset):
+        targets = (7, 8, 9)
+        target_transform = staticmethod(lambda label: label - 7)
+
+        def __getitem__(self, i):
+            return self.tensors[0][i], self.target_transform(self.targets[i])
+
+    data = Transforming(torch.zeros(3, 6), torch.zeros(3), torch.zeros(3))
+    assert ps.class_counts(data, 4) == (1, 1, 1, 0)
 
 
 def test_batches_without_positives_just_work():

@@ -46,7 +46,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(20, 16)
         layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, dropout=0.1)
-        self.encoder = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(16), enable_nested_tensor=False)
+        self.encoder = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(16))
         self.fc = nn.Linear(16, 4)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -108,6 +108,54 @@ class Branching(nn.Module):
         return self.after(torch.relu(self.inner(torch.relu(self.before(x)))))
 
 
+class InPlace(nn.Module):
+    """In-place operations in every form: as statements, behind views, and on a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.d = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 4)
+        self.relu = nn.ReLU(inplace=True)
+        self.register_buffer("mean", torch.zeros(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.a(x)
+        h.add_(0.3)
+        F.relu(h, inplace=True)
+        self.mean.add_(h.detach().mean(0))
+        h = self.b(h)
+        self.relu(h)
+        h += 0.1
+        h = self.c(h)
+        h.view(-1).clamp_(max=0.5)
+        return self.d(h.flatten(1).relu_())
+
+
+class Constants(nn.Module):
+    """Tensors that forward makes from nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(6, 6)
+        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.a(x * torch.tensor(2.0)) + self.embed(torch.arange(6)).mean(0)
+        return self.b(x * torch.linspace(0.5, 1, 6))
+
+
+class LateSize(nn.Module):
+    """Reads the batch size off the input when that is long gone, as very many people write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Conv1d(6, 4, 3), nn.Conv1d(4, 4, 3), nn.Linear(4 * 20, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.b(torch.relu(self.a(x)))
+        h = h.view(x.size(0), -1)
+        return self.c(h)
+
+
 def sequential() -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(6, 12),
@@ -129,6 +177,9 @@ ZOO: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], torch.dtype]] = {
     "shared": (Shared, (6,), torch.float32),
     "sized": (Sized, (3, 16, 16), torch.float32),
     "branching": (Branching, (6,), torch.float32),
+    "inplace": (InPlace, (6,), torch.float32),
+    "constants": (Constants, (6,), torch.float32),
+    "latesize": (LateSize, (6, 24), torch.float32),
     "resnet8": (lambda: resnet8(classes=4, width=4), (1, 28, 28), torch.float32),
     "resnet8_1d": (lambda: resnet8_1d(6, classes=4, width=4), (6, 50), torch.float32),
 }

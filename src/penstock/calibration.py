@@ -11,6 +11,7 @@ has one level at which the cascade would first stop it: its weakest gate's. On l
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
+from torch.utils.data import DataLoader, RandomSampler
 
 from penstock.cost import gated_cost
 from penstock.data.batches import Data
 from penstock.errors import CalibrationError
-from penstock.evaluation import cascade, check_both_kinds, collect
 from penstock.network import Certificate, GatedNetwork
+from penstock.outcomes import cascade, check_both_kinds, collect
 
 DECIMALS = 4  # of a threshold; it is rounded down, which keeps the promise and outlives rounding of the logits
 TYPICAL_LOSSES = (
@@ -59,16 +61,19 @@ def calibrate(
         active: the layers whose gates are used; the others are opened for good.
         events: for each sample the event it belongs to (a word spoken, a fall, a recording); an event counts as one
             positive and is lost when all of its positive samples are stopped.
+
+    A cascade sets 30 % of the positives aside, to share what may be lost among its gates.
     """
     _check_promise(max_positive_loss, confidence)
     chosen = sorted(net.active(active))
     if not chosen:
         raise CalibrationError("there is no gate to calibrate: this network has none, or none is active.")
     labels, _, gates = collect(net, data, batch_size=batch_size, progress="calibrating" if progress else None)
-    positive = net.positive(labels)
+    positive = net.positive(labels, chosen)
     check_both_kinds(positive, "calibrate")
     scores = np.stack([gates[i].double().numpy() for i in chosen], axis=1)  # type: ignore[union-attr]
-    event = _events(events, len(labels))
+    event = _events(events, data, len(labels))
+    _check_enough(len(np.unique(event[positive.numpy()])), len(chosen) > 1, max_positive_loss, confidence)
     testing, path = _path(net, chosen, scores, positive.numpy(), event)
     levels = _of_events(path.levels(scores[testing]), event[testing])
     level, allowed = weakest_allowed(levels, max_positive_loss, confidence)
@@ -105,16 +110,12 @@ def allowed_losses(n: int, max_positive_loss: float, confidence: float) -> int:
     >>> [allowed_losses(n, 0.01, 0.95) for n in (299, 473, 1000)]
     [0, 1, 4]
     """
-    needed = needed_positives(max_positive_loss, confidence)
-    if n < needed:
-        raise CalibrationError(
-            f"{n} positives are too few to promise that at most {max_positive_loss:.2%} are lost with "
-            f"{confidence:.1%} confidence: "
-            f"at least {needed} are needed. Bring more, or allow a larger loss or a lower confidence."
-        )
     k = int(stats.binom.ppf(1 - confidence, n, max_positive_loss))
     while k >= 0 and stats.binom.cdf(k, n, max_positive_loss) > 1 - confidence:
         k -= 1
+    if k < 0:
+        _check_enough(n, False, max_positive_loss, confidence)
+        raise CalibrationError(f"{n} positives are too few by the last digit: one more is needed.")
     return k
 
 
@@ -181,7 +182,7 @@ def _path(
     if len(chosen) == 1:
         return positive, _OneGate()
     events = np.unique(event[positive])
-    picked = np.random.default_rng(0).permutation(events)[: math.ceil(SHAPING_SHARE * len(events))]
+    picked = np.random.default_rng(0).permutation(events)[: _shaping(len(events))]
     shaping = positive & np.isin(event, picked)
     knots = tuple(np.unique(scores[shaping, i]) for i in range(len(chosen)))
     best, best_cost = Path(knots, (1.0,) * len(chosen)), math.inf
@@ -226,9 +227,11 @@ def _score_at(share: float, knots: np.ndarray) -> float:
     return float(np.interp(share, shares, knots))
 
 
-def _events(events: Sequence[int] | Tensor | None, samples: int) -> np.ndarray:
+def _events(events: Sequence[int] | Tensor | None, data: Data, samples: int) -> np.ndarray:
     if events is None:
         return np.arange(samples)
+    if isinstance(data, DataLoader) and isinstance(data.sampler, RandomSampler):
+        raise CalibrationError("events came with a DataLoader that shuffles: give data in the order of the events.")
     event = np.asarray(events)
     if event.shape != (samples,):
         raise CalibrationError(
@@ -243,6 +246,25 @@ def _of_events(values: np.ndarray, event: np.ndarray) -> np.ndarray:
     highest = np.full(number.max() + 1, -np.inf)
     np.maximum.at(highest, number, values)
     return highest
+
+
+def _check_enough(positives: int, is_cascade: bool, max_positive_loss: float, confidence: float) -> None:
+    """Refuse what cannot carry the promise even if no positive is lost, a cascade's shaping share included."""
+    needed = needed_positives(max_positive_loss, confidence)
+    if is_cascade:
+        needed = next(n for n in itertools.count(needed) if n - _shaping(n) >= needed)
+    if positives < needed:
+        share = f" ({SHAPING_SHARE:.0%} of them to share the loss among the gates)" if is_cascade else ""
+        raise CalibrationError(
+            f"{positives} positives are too few to promise that at most {max_positive_loss:.2%} are lost with "
+            f"{confidence:.1%} confidence: at least {needed} are needed{share}. Bring more, or allow a larger loss or "
+            "a lower confidence."
+        )
+
+
+def _shaping(positives: int) -> int:
+    """Return how many positives fix the path of a cascade."""
+    return math.ceil(SHAPING_SHARE * positives)
 
 
 def _check_promise(max_positive_loss: float, confidence: float) -> None:

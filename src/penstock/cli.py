@@ -24,6 +24,7 @@ except ModuleNotFoundError as missing:
 
 from penstock import calibration, evaluation, storage, surgery, training
 from penstock.data.batches import Data, batches, class_counts
+from penstock.data.wrist import Windows
 from penstock.errors import DataError, PenstockError
 from penstock.layers import Both, CompressionOnly, GateOnly, PerChannel, PerElement, PerFeature
 from penstock.objective import Objective
@@ -256,7 +257,7 @@ def _data(name: str) -> Mapping[str, Any]:
         raise DataError(
             f"the data {name!r} has no 'train'; a dict or an object with train, validation and test is wanted."
         )
-    return {key: getattr(part, "samples", part) for key, part in sets.items()}
+    return {key: part.samples if isinstance(part, Windows) else part for key, part in sets.items()}
 
 
 def _part(sets: Mapping[str, Any], split: str) -> Data:

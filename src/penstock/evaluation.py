@@ -14,12 +14,11 @@ from torch import Tensor
 
 from penstock import metrics
 from penstock.cost import gated_cost, mean_at, plain_cost
-from penstock.data.batches import Data, batches
-from penstock.errors import LabelError, ShapeError, StorageError
+from penstock.data.batches import Data
+from penstock.errors import DataError, StorageError
 from penstock.files import write_atomically
-from penstock.mode import mode
 from penstock.network import GatedNetwork
-from penstock.objective import check_labels
+from penstock.outcomes import cascade, check_both_kinds, collect
 
 BINS = 40
 CURVE_POINTS = 201
@@ -150,8 +149,10 @@ def evaluate(
         active: the layers whose gates are on; None for all.
     """
     active = net.active(active)
+    if not all(ratio > 0 for ratio in ratios):
+        raise DataError(f"ratios = {list(ratios)} is not possible: so many negatives for each positive, more than 0.")
     labels, logits, gates = collect(net, data, batch_size=batch_size, progress="evaluating" if progress else None)
-    positive = net.positive(labels)
+    positive = net.positive(labels, active)
     check_both_kinds(positive, "evaluate")
     stopped_at = cascade(gates, net.thresholds, active, samples=len(labels))
     stopped = stopped_at >= 0
@@ -176,60 +177,6 @@ def evaluate(
         costs=_costs(net, stopped_at, positive, active, ratios),
         certificate=None if net.certificate is None else str(net.certificate),
     )
-
-
-@torch.no_grad()
-def collect(
-    net: GatedNetwork, data: Data, *, batch_size: int = 256, progress: str | None = None
-) -> tuple[Tensor, Tensor, list[Tensor | None]]:
-    """Run every sample through the whole network; return labels, class logits and each layer's gate logits."""
-    device = next(net.parameters()).device
-    labels, logits = [], []
-    gates: list[list[Tensor]] = [[] for _ in net.layers]
-    with mode(net, training=False):
-        for x, y in batches(data, batch_size=batch_size, progress=progress):
-            check_labels(y, net.plan.classes)
-            out = net(x.to(device))
-            labels.append(y)
-            logits.append(out.logits.float().cpu())
-            for kept, logit in zip(gates, out.gates, strict=True):
-                if logit is not None:
-                    kept.append(logit.cpu())
-    joined = [torch.cat(kept) if kept else None for kept in gates]
-    all_logits = torch.cat(logits)
-    if not all(torch.isfinite(part).all() for part in (all_logits, *joined) if part is not None):
-        raise ShapeError(
-            "the network gives NaN or infinity on this data: look for them in the input, or in a "
-            "training that diverged."
-        )
-    return torch.cat(labels), all_logits, joined
-
-
-def cascade(
-    gates: Sequence[Tensor | None],
-    thresholds: Sequence[float | None],
-    active: Collection[int],
-    *,
-    samples: int,
-) -> Tensor:
-    """Return which layer stops each sample, -1 for none: the first active gate whose threshold it misses."""
-    stopped_at = torch.full((samples,), -1)
-    for i in sorted(active, reverse=True):
-        logit, threshold = gates[i], thresholds[i]
-        assert logit is not None and threshold is not None
-        stopped_at[logit.double() < threshold] = i
-    return stopped_at
-
-
-def check_both_kinds(positive: Tensor, what: str) -> None:
-    """Refuse data without positives or without negatives."""
-    for kind, count in (("positives", int(positive.sum())), ("negatives", int((~positive).sum()))):
-        if not count:
-            raise LabelError(
-                f"the data has no {kind} among its {len(positive)} samples: to {what} a gated network "
-                "takes samples of interest and "
-                "background. Check `positives` and `background`, and that the data was not sorted before it was split."
-            )
 
 
 def _gate(

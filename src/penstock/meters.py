@@ -9,6 +9,7 @@ from torchmetrics.classification import BinaryAUROC
 
 from penstock.network import GatedNetwork, GatedOutput
 from penstock.objective import Loss
+from penstock.outcomes import check_both_kinds
 
 AUC_STEPS = 1000
 BLIND = 0.05  # an AUC this near to ½ is that of a gate that sees nothing
@@ -85,6 +86,13 @@ class Meters(Metric):
                 names = (f"early_stopping/{i}", f"positive_lost_rate/{i}")
                 figures |= _shares(names, self.stops[i], self.seen[i])
         return figures
+
+    def check_both_kinds(self) -> None:
+        """Refuse an epoch in which no positive, or no negative, was seen."""
+        net: GatedNetwork = self._net  # type: ignore[assignment]
+        if net.active():
+            negatives, positives = self.cascade[:, 0].tolist()
+            check_both_kinds(torch.tensor([True] * bool(positives) + [False] * bool(negatives)), "train")
 
     def reset(self) -> None:
         """Start a new epoch."""

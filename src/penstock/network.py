@@ -80,6 +80,7 @@ class Plan:
         example_dtype: such as 'float32'.
         classes: how many the network tells apart.
         macs: a sample, of each stage.
+        fixed_size: only inputs of the example's shape are right, because a later stage uses sizes of earlier ones.
     """
 
     model: str
@@ -88,6 +89,7 @@ class Plan:
     example_dtype: str
     classes: int
     macs: tuple[int, ...]
+    fixed_size: bool = False
 
 
 @dataclass(eq=False)
@@ -95,6 +97,10 @@ class _Origin:
     """The network that was cut; its modules are the stages' own, so it always has the trained weights."""
 
     model: nn.Module | list[nn.Module] = field(repr=False)
+
+    def parts(self) -> list[nn.Module]:
+        """Return it as a list."""
+        return [self.model] if isinstance(self.model, nn.Module) else self.model
 
 
 class GatedNetwork(nn.Module):
@@ -128,6 +134,13 @@ class GatedNetwork(nn.Module):
                 raise LabelError(
                     f"positives {wrong} are no classes of this network; its classes are 0 … {plan.classes - 1}."
                 )
+        gates = [layer.gate for layer in layers if layer.gate is not None]
+        every = torch.arange(plan.classes)
+        if gates and not torch.stack([gate.omega(every, background) for gate in gates]).all(0).any():
+            raise LabelError(
+                f"nothing is of interest to all gates (positives {[gate.positives for gate in gates]}), so nothing "
+                "could reach the end: let the positives of a later gate be among those of the earlier ones."
+            )
         self.stages = nn.ModuleList(stages)
         self.layers: Sequence[GatedCompression] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.plan = plan
@@ -136,6 +149,11 @@ class GatedNetwork(nn.Module):
         self._origin = _Origin(origin)
 
     def forward(self, x: Tensor) -> GatedOutput:
+        if self.plan.fixed_size and tuple(x.shape[1:]) != self.plan.example_shape:
+            raise ShapeError(
+                f"an input of shape {tuple(x.shape)} came; a later stage of this network uses sizes of earlier ones, "
+                f"so only {('batch', *self.plan.example_shape)} is right. Gate it with an example of the shape needed."
+            )
         gates = []
         for stage, layer in zip(self.stages, self.layers, strict=False):
             x, logit = layer(stage(x))
@@ -166,10 +184,11 @@ class GatedNetwork(nn.Module):
             raise CutError(f"there is no gate {wrong}: the gates of this network are {sorted(gated)}, counted from 0.")
         return frozenset(active)
 
-    def positive(self, labels: Tensor) -> Tensor:
-        """Say which labels are of interest to every gate: what must reach the end."""
-        wanted = labels != self.background if not self.active() else torch.ones_like(labels, dtype=torch.bool)
-        for i in self.active():
+    def positive(self, labels: Tensor, active: Collection[int] | None = None) -> Tensor:
+        """Say which labels are of interest to every gate that is on, or to every gate if none is."""
+        gates = self.active(active) or self.active()
+        wanted = torch.ones_like(labels, dtype=torch.bool) if gates else labels != self.background
+        for i in gates:
             wanted &= self._gate(i).omega(labels, self.background)
         return wanted
 
@@ -184,6 +203,8 @@ class GatedNetwork(nn.Module):
             raise CutError(
                 f"{len(values)} thresholds came for {len(self.layers)} layers: give one for each, None without a gate."
             )
+        if any(value != value for value in values):
+            raise CutError(f"thresholds {list(values)} are not possible: NaN is no threshold.")
         for layer, value in zip(self.layers, values, strict=True):
             if layer.gate is not None and value is not None:
                 layer.gate.threshold.fill_(value)
@@ -192,7 +213,16 @@ class GatedNetwork(nn.Module):
     @property
     def origin(self) -> nn.Module | list[nn.Module]:
         """The network that was cut, with the weights as they are now; shared, not copied (`ungate` copies)."""
+        if isinstance(self._origin.model, nn.Module):
+            for stage in self.stages:
+                _take_over(self._origin.model, stage)
         return self._origin.model
+
+    def train(self, mode: bool = True) -> GatedNetwork:
+        """Set the mode, of the network that was cut too: some of its modules are in no stage."""
+        for module in self._origin.parts() if hasattr(self, "_origin") else ():
+            module.train(mode)
+        return super().train(mode)
 
     def __str__(self) -> str:
         from penstock.report.tables import network_table, render
@@ -228,15 +258,36 @@ class GatedNetwork(nn.Module):
         return Prediction(label, stopped_at, scores, logits)
 
     def _check_input(self, x: Tensor) -> None:
-        if x.ndim != len(self.plan.example_shape) + 1:
+        wanted = self.plan.example_shape
+        any_length = not self.plan.fixed_size and all(layer.halves.over.any_length for layer in self.layers)
+        fits = x.ndim == len(wanted) + 1 and (any_length or tuple(x.shape[1:]) == wanted)
+        if not fits or x.is_floating_point() != ("float" in self.plan.example_dtype):
             raise ShapeError(
-                f"an input of shape {tuple(x.shape)} came; this network takes (batch, "
-                f"{', '.join(map(str, self.plan.example_shape))})."
+                f"an input of shape {tuple(x.shape)}, {x.dtype}, came; this network takes "
+                f"(batch, {', '.join(map(str, wanted))}), {self.plan.example_dtype}."
             )
-        if x.is_floating_point() and not torch.isfinite(x).all():
-            bad = (~torch.isfinite(x)).flatten(1).any(1).nonzero().flatten().tolist()
+        bad = not_finite(x)
+        if bad:
             raise ShapeError(
-                f"NaN or infinity in samples {bad[:10]} of {len(x)}: a gate cannot judge them, and "
-                "stopping them silently would hide a "
-                "broken sensor. Replace or drop these samples before predicting."
+                f"NaN or infinity in samples {bad[:10]} of {len(x)}: a gate cannot judge them, and stopping them "
+                "silently would hide a broken sensor. Replace or drop these samples before predicting."
             )
+
+
+def not_finite(x: Tensor) -> list[int]:
+    """Return the numbers of the samples that hold NaN or infinity."""
+    if not x.is_floating_point() or torch.isfinite(x).all():
+        return []
+    return (~torch.isfinite(x)).flatten(1).any(1).nonzero().flatten().tolist()
+
+
+def _take_over(origin: nn.Module, stage: nn.Module) -> None:
+    """Give the network that was cut the tensors of a stage, where the stage holds them by itself.
+
+    A stage shares whole modules with it, but a tensor that `forward` reads directly is registered with the stage anew.
+    """
+    for kind in ("_parameters", "_buffers"):
+        for path, part in stage.named_modules():
+            for name, tensor in getattr(part, kind).items():
+                if not name.startswith("_tensor_constant"):
+                    getattr(origin.get_submodule(path), kind)[name] = tensor

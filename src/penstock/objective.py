@@ -67,10 +67,6 @@ class Objective:
             )
         if not self.xi >= 0:
             raise ObjectiveError(f"xi = {self.xi} is not possible: the weight of the penalty is 0 or more.")
-        if not self.p > 0:
-            raise ObjectiveError(
-                f"p = {self.p} is not possible: the transmission cost L_p needs p > 0. The paper's choice is 2."
-            )
         if self.class_counts is not None and any(count < 0 for count in self.class_counts):
             raise ObjectiveError(f"class_counts = {list(self.class_counts)} is not possible: a count is 0 or more.")
 
@@ -111,7 +107,11 @@ class Objective:
             raise ObjectiveError(
                 f"class_counts has {len(self.class_counts)} entries; this network has {net.plan.classes} classes."
             )
-        return balanced_weights(torch.tensor(self.class_counts, device=labels.device))
+        counts = torch.tensor(self.class_counts, device=labels.device)
+        if len(labels) and not counts[labels].all():
+            unknown = sorted({label for label in labels.tolist() if not self.class_counts[label]})
+            raise ObjectiveError(f"classes {unknown} occur, but class_counts says that there are none of them.")
+        return balanced_weights(counts)
 
     def _gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
         gate = net.layers[i].gate

@@ -21,31 +21,38 @@ from torch import Tensor, nn
 
 from penstock.errors import CutError, PenstockError, StorageError
 from penstock.files import write_atomically
-from penstock.layers import Both, CompressionOnly, GateOnly, Halves, PerChannel, PerElement, PerFeature
+from penstock.layers import (
+    Both,
+    CompressionOnly,
+    GatedCompression,
+    GateOnly,
+    Halves,
+    PerChannel,
+    PerElement,
+    PerFeature,
+)
 from penstock.network import Certificate, GatedNetwork
 from penstock.surgery import gate
 
 FORMAT = 1
 KEY = "penstock"
-HALVES = {kind.__name__: kind for kind in (Both, GateOnly, CompressionOnly)}
+HALVES: dict[str, Any] = {kind.__name__: kind for kind in (Both, GateOnly, CompressionOnly)}
 GRANULARITIES = {kind.__name__: kind for kind in (PerElement, PerChannel, PerFeature)}
 
 
 def save(net: GatedNetwork, path: str | Path) -> None:
     """Write the network to one file."""
     tensors, tied = _tensors(net)
-    header = {
+    header: dict[str, Any] = {
         "format": FORMAT,
         "penstock": version("penstock"),
         "plan": asdict(net.plan),
         "background": net.background,
-        "layers": [
-            _describe(layer.halves, None if layer.gate is None else layer.gate.positives) for layer in net.layers
-        ],
+        "layers": [describe(layer) for layer in net.layers],
         "certificate": None if net.certificate is None else _finite(asdict(net.certificate)),
         "tied": tied,
-        "sha256": _digest(tensors),
     }
+    header["sha256"] = _digest(tensors, header)
     write_atomically(Path(path), safetensors.torch.save(tensors, {KEY: json.dumps(header, allow_nan=False)}))
 
 
@@ -117,10 +124,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         header = json.loads(metadata[KEY])
         newer = header["format"] > FORMAT
         by = header["penstock"]
-        if not newer and header["sha256"] != _digest(tensors):
-            raise StorageError(
-                f"{path} is damaged: its weights are not those that were written (checksum). Take another copy."
-            )
+        if not newer and header["sha256"] != _digest(tensors, header):
+            raise StorageError(f"{path} is damaged: its content is not what was written (checksum). Take another copy.")
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(f"{path} is damaged: its header cannot be read ({error!r}). Take another copy.") from error
     if newer:
@@ -131,8 +136,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return header, tensors
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
+    """Return a checksum of everything in the file but itself."""
+    rest = {key: value for key, value in header.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -140,17 +147,20 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _describe(halves: Halves, positives: Sequence[int] | None) -> dict[str, Any]:
+def describe(layer: GatedCompression) -> dict[str, Any]:
+    """Return how a layer is built, as plain values."""
+    halves, gate = layer.halves, layer.gate
     return {
         "halves": type(halves).__name__,
         "over": type(halves.over).__name__,
-        "width": halves.width,
-        "positives": None if positives is None else list(positives),
+        "width": None if gate is None else gate.width,
+        "positives": None if gate is None or gate.positives is None else list(gate.positives),
     }
 
 
 def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
-    return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), layer["width"]), layer["positives"]
+    width = () if layer["width"] is None else (layer["width"],)
+    return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), *width), layer["positives"]
 
 
 def _finite(certificate: dict[str, Any]) -> dict[str, Any]:

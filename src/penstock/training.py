@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -16,20 +15,20 @@ from typing import Any, Literal
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
-from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.callbacks import RichProgressBar
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR
 from torch.utils.data import DataLoader
 
-from penstock.data.batches import Data, cheap_labels, loader, reproducible
+from penstock.data.batches import Data, cheap_labels, fingerprint, loader, pair_of, reproducible
 from penstock.errors import TrainingError
-from penstock.evaluation import check_both_kinds
-from penstock.files import write_atomically
 from penstock.meters import Meters, collapse
-from penstock.network import GatedNetwork
+from penstock.network import GatedNetwork, not_finite
 from penstock.objective import Objective, check_labels
+from penstock.outcomes import check_both_kinds
+from penstock.run_folder import RunFolder, refusals
+from penstock.storage import describe
 
 
 class CollapseWarning(UserWarning):
@@ -69,7 +68,8 @@ class Machine:
     """What the training runs on.
 
     Attributes:
-        devices: how many processes (or accelerators) share each step.
+        devices: how many processes (or accelerators) train together, each with batches of ``batch_size``. All of them
+            run the whole script, so what comes after `fit` runs in each.
         accelerator: as in Lightning: "cpu", "gpu", "auto".
         precision: "auto" takes bfloat16 on processors that compute it fast, else float32; or "float32", "bfloat16".
     """
@@ -112,6 +112,7 @@ def fit(
     machine: Machine = Machine(),
     seed: int = 0,
     folder: str | Path | None = None,
+    keep: Literal["last", "best"] = "last",
     progress: bool = True,
 ) -> History:
     """Train ``net`` in place, jointly: network, gates and masks. Thresholds go back to a probability of ½.
@@ -120,42 +121,50 @@ def fit(
         train: a DataLoader, a Dataset or a pair of tensors (x, y); the latter two are shuffled.
         val: the same, for the metrics of each epoch.
         folder: where logs (CSV, TensorBoard) and checkpoints (best, last) go. A run that was killed goes on from its
-            last epoch when it is started again with the same folder, and ends with the same weights as an unbroken one.
+            last epoch when it is started again with the same folder, and ends with the same weights as an unbroken one
+            (a DataLoader with a sampler of its own must see to its order itself).
+        keep: the weights to end with: of the last epoch, or of the one with the lowest validation loss.
         progress: show a progress bar.
     """
     if epochs < 1:
         raise TrainingError(f"epochs = {epochs} is not possible: train for at least one.")
+    if keep not in ("last", "best") or (keep == "best" and (folder is None or val is None)):
+        raise TrainingError(
+            f"keep = {keep!r} is not possible: keep 'last', or 'best' with a folder and validation data."
+        )
     _check_data(net, train, val)
-    net.thresholds = [None if layer.gate is None else 0.0 for layer in net.layers]  # the old ones meant other weights
     training = GatedTraining(
         net, objective, optimizer, machine, train, val, batch_size=batch_size, epochs=epochs, seed=seed
     )
-    folder = None if folder is None else Path(folder)
-    resume = None if folder is None else _claim(folder, training.settings())
-    checkpoints = [] if folder is None else [_checkpoints(folder, val is not None)]
-    with _quiet():
+    loader(train, batch_size=batch_size)
+    run = None if folder is None else RunFolder(Path(folder), validated=val is not None)
+    resume = None if run is None else run.claim(training.settings())
+    net.thresholds = [None if layer.gate is None else 0.0 for layer in net.layers]  # the old ones meant other weights
+    training.prepare()
+    with _quiet(), refusals(run):
         trainer = L.Trainer(
             max_epochs=epochs,
             accelerator=machine.accelerator,
             devices=machine.devices,
             strategy="ddp" if machine.devices > 1 else "auto",
             precision="bf16-mixed" if machine.bfloat16() else "32-true",
-            logger=[] if folder is None else _loggers(folder),
-            callbacks=[*checkpoints, *([RichProgressBar(leave=True)] if progress else [])],
+            logger=[] if run is None else run.loggers(),
+            callbacks=[*([run.checkpoints()] if run else []), *([RichProgressBar(leave=True)] if progress else [])],
             enable_progress_bar=progress,
-            enable_checkpointing=folder is not None,
+            enable_checkpointing=run is not None,
             enable_model_summary=False,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,  # EpochOrder deals the samples out
             log_every_n_steps=10,
-            default_root_dir=folder,
+            default_root_dir=None if run is None else run.folder,
         )
         trainer.fit(training, ckpt_path=resume, weights_only=True if resume else None)
     net.eval()
     history = training.history
-    if folder is not None:
-        last, best = folder / "last.ckpt", folder / "best.ckpt"
-        history.last, history.best = last, best if best.exists() else last
+    if run is not None:
+        history.last, history.best = run.last, run.best if run.best.exists() else run.last
+        if keep == "best":
+            training.load_state_dict(torch.load(run.best, weights_only=True)["state_dict"])
     return history
 
 
@@ -185,13 +194,19 @@ class GatedTraining(L.LightningModule):
         self.history = History()
         self.meters = nn.ModuleDict({"train_": Meters(net), "val_": Meters(net)})  # "train" is a method's name
         self._suspects: set[str] = set()
-        if machine.bfloat16() and _is_image(net):
+
+    def prepare(self) -> None:
+        """Lay the weights out as this machine likes them."""
+        if self.machine.bfloat16() and len(self.net.plan.example_shape) == 3:
             self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def settings(self) -> dict[str, Any]:
         """Return what makes this run this run."""
         return {
             "plan": asdict(self.net.plan),
+            "background": self.net.background,
+            "layers": [describe(layer) for layer in self.net.layers],
+            "data": {part: fingerprint(data) for part, data in self.data.items() if data is not None},
             "objective": asdict(self.objective),
             "optimizer": asdict(self.optimizer),
             "bfloat16": self.machine.bfloat16(),
@@ -231,7 +246,7 @@ class GatedTraining(L.LightningModule):
         self._step("val", batch, index)
 
     def _step(self, part: str, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
-        x, y = batch
+        x, y = pair_of(batch)
         if x.ndim == 4 and self.machine.bfloat16():
             x = x.to(memory_format=torch.channels_last)
         out = self.net(x)
@@ -253,6 +268,7 @@ class GatedTraining(L.LightningModule):
         seen = [part for part in ("train", "val") if self.data[part] is not None]
         for part in seen:
             measured = self.meters[f"{part}_"].compute()  # type: ignore[operator]
+            self.meters[f"{part}_"].check_both_kinds()  # type: ignore[operator]
             if part == seen[-1]:
                 self._notice(collapse(measured, self.net))
             row |= {f"{part}/{name}": value for name, value in measured.items()}
@@ -295,10 +311,6 @@ def has_fast_bfloat16(accelerator: str = "cpu") -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("sve_bf16"))
 
 
-def _is_image(net: GatedNetwork) -> bool:
-    return len(net.plan.example_shape) == 3
-
-
 def _check_data(net: GatedNetwork, train: Data, val: Data | None) -> None:
     if not net.active():
         return
@@ -309,46 +321,11 @@ def _check_data(net: GatedNetwork, train: Data, val: Data | None) -> None:
             check_both_kinds(net.positive(known), "train")
 
 
-def _claim(folder: Path, settings: dict[str, Any]) -> str | None:
-    """Make the folder this run's; return the checkpoint to go on from, if there is one."""
-    note, last = folder / "run.json", folder / "last.ckpt"
-    mine = json.loads(json.dumps(settings))
-    if note.exists():
-        before = json.loads(note.read_text())
-        differing = [key for key in mine if before.get(key) != mine[key]]
-        if differing and last.exists():
-            raise TrainingError(
-                f"{folder} holds another run: it differs in {', '.join(differing)}. Choose another "
-                "folder, or delete this one to start anew."
-            )
-    write_atomically(note, json.dumps(mine, indent=1).encode())
-    return str(last) if last.exists() else None
-
-
-def _checkpoints(folder: Path, validated: bool) -> ModelCheckpoint:
-    return ModelCheckpoint(
-        dirpath=folder,
-        filename="best",
-        monitor="val/loss" if validated else None,
-        save_last=True,
-        save_top_k=1,
-        enable_version_counter=False,
-        save_on_train_epoch_end=True,
-    )
-
-
-def _loggers(folder: Path) -> list[Logger]:
-    return [
-        CSVLogger(folder, name="", version="csv"),
-        TensorBoardLogger(folder, name="", version="tensorboard"),
-    ]
-
-
 def _diagnosis(part: str, epoch: int, index: int, x: Tensor, terms: dict[str, Tensor]) -> str:
     values = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
     where = f"the loss is not finite in {part} batch {index} of epoch {epoch + 1} ({values})"
-    if x.is_floating_point() and not torch.isfinite(x).all():
-        bad = (~torch.isfinite(x)).flatten(1).any(1).nonzero().flatten().tolist()
+    bad = not_finite(x)
+    if bad:
         return f"{where}: the input has NaN or infinity in samples {bad[:10]} of that batch. Clean the data."
     return f"{where}, and the input is finite: the training diverged. Lower the rate, or set precision to float32."
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.evaluation import cascade, collect
 from penstock.network import GatedNetwork
+from penstock.outcomes import cascade, collect
 from zoo import ZOO, build
 
 EVERY = sorted(ZOO)

@@ -133,7 +133,7 @@ def test_a_depth_outside_is_refused(depth):
         ps.gate(sequential(), torch.zeros(2, 6), at=depth)
 
 
-@pytest.mark.parametrize("at", [True, -1, [2], [None], {"a": 1}.keys() - {"a"} or [b"x"]])
+@pytest.mark.parametrize("at", [True, -1, [2], [None], [b"x"]])
 def test_places_that_make_no_sense(at):
     with pytest.raises(CutError, match=r"says nothing|is not possible"):
         ps.gate(sequential(), torch.zeros(2, 6), at=at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -27,6 +28,8 @@ def loader(data: Data, *, batch_size: int, shuffle: bool = False) -> DataLoader[
         )
     if not len(data):
         raise DataError("the data set is empty.")
+    if batch_size < 1:
+        raise DataError(f"batch_size = {batch_size} is not possible: a batch has at least one sample.")
     return DataLoader(data, batch_size=batch_size, shuffle=shuffle)
 
 
@@ -60,10 +63,15 @@ class EpochOrder(Sampler[int]):
 
 def reproducible(source: DataLoader[Any], seed: int, *, rank: int, world: int, training: bool) -> DataLoader[Any]:
     """Return a loader in `EpochOrder`, if its own order is one that DataLoader makes by itself."""
-    shuffled = isinstance(source.sampler, RandomSampler) and not source.sampler.replacement
-    if source.batch_size is None or not (shuffled or isinstance(source.sampler, SequentialSampler)):
+    samples = len(source.dataset)  # type: ignore[arg-type]
+    if source.batch_size is None or not _is_ordinary(source):
+        if world > 1:
+            raise DataError(
+                "a DataLoader with a sampler of its own came, which several processes cannot share: give the data set."
+            )
         return source
-    samples = len(source.sampler)  # type: ignore[arg-type]
+    shuffled = isinstance(source.sampler, RandomSampler)
+    alone = training and samples > source.batch_size and samples % source.batch_size == 1  # batch norm cannot take one
     return DataLoader(
         source.dataset,
         batch_size=source.batch_size,
@@ -71,7 +79,7 @@ def reproducible(source: DataLoader[Any], seed: int, *, rank: int, world: int, t
         num_workers=source.num_workers,
         collate_fn=source.collate_fn,
         pin_memory=source.pin_memory,
-        drop_last=source.drop_last,
+        drop_last=source.drop_last or alone,
         worker_init_fn=source.worker_init_fn,
         persistent_workers=source.persistent_workers,
     )
@@ -86,21 +94,29 @@ def batches(data: Data, *, batch_size: int, progress: str | None = None) -> Iter
 
         source = track(source, description=progress, transient=True, console=Console(stderr=True))
     for batch in source:
-        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-            raise DataError(f"a batch of type {type(batch).__name__} came; a data set yields pairs (x, y).")
-        x, y = batch
-        yield x, torch.as_tensor(y)
+        yield pair_of(batch)
+
+
+def pair_of(batch: Any) -> tuple[Tensor, Tensor]:
+    """Return a batch as (x, y)."""
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        came = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
+        raise DataError(f"a batch of {came} came; a data set yields pairs (x, y).")
+    x, y = batch
+    return x, torch.as_tensor(y)
 
 
 def cheap_labels(data: Data) -> Tensor | None:
     """Return all labels of a data set if that takes no reading of its inputs."""
+    if isinstance(data, DataLoader) and not _is_ordinary(data):
+        return None
     source = data.dataset if isinstance(data, DataLoader) else data
     if isinstance(source, (tuple, list)):
         return _pair(source).tensors[1]
     if isinstance(source, TensorDataset) and len(source.tensors) == 2:
         return source.tensors[1]
-    targets = getattr(source, "targets", None)  # as torchvision's data sets have it
-    return None if targets is None else torch.as_tensor(targets)
+    targets = getattr(source, "targets", None)  # as torchvision's data sets have it, before their target_transform
+    return None if targets is None or getattr(source, "target_transform", None) else torch.as_tensor(targets)
 
 
 def labels(data: Data) -> Tensor:
@@ -109,9 +125,27 @@ def labels(data: Data) -> Tensor:
     return torch.cat([y for _, y in batches(data, batch_size=1024)]) if known is None else known
 
 
+def fingerprint(data: Data) -> str:
+    """Return a few characters that differ when the data does: its length, its labels if cheap, its first sample."""
+    source = data.dataset if isinstance(data, DataLoader) else data
+    if isinstance(source, (tuple, list)):
+        source = _pair(source)
+    known = cheap_labels(data)
+    x, y = source[0]
+    parts = (len(source), None if known is None else known.tolist(), torch.as_tensor(x).tolist(), int(y))  # type: ignore[arg-type]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
 def class_counts(data: Data, classes: int) -> tuple[int, ...]:
     """Count the samples of each class, as `Objective` wants them."""
     return tuple(torch.bincount(labels(data), minlength=classes).tolist())
+
+
+def _is_ordinary(source: DataLoader[Any]) -> bool:
+    """Say whether a loader goes through all of its data set, in order or shuffled, as DataLoader does by itself."""
+    sampler = source.sampler
+    ordinary = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
+    return ordinary and len(sampler) == len(source.dataset)  # type: ignore[arg-type]
 
 
 def _pair(data: Any) -> TensorDataset:

@@ -8,8 +8,10 @@ still receives one (the gradient of the mask is x · ∂loss/∂y, whatever the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,42 +19,62 @@ from torch import Tensor, nn
 from penstock.errors import ObjectiveError, ShapeError
 
 
-@dataclass(frozen=True)
-class Granularity:
-    """What one dimension of a mask stands for. Use `PerElement`, `PerChannel` or `PerFeature`.
+class Granularity(ABC):
+    """What one dimension of a mask stands for: `PerElement`, `PerChannel` or `PerFeature`.
 
     ``feature`` is always the shape of one sample's features, without the batch: (C, H, W), (C, T), (T, D) or (D,).
+
+    Attributes:
+        any_length: axes that the mask does not distinguish may be longer or shorter than when the mask was made.
     """
 
+    any_length: ClassVar[bool]
+
+    @abstractmethod
     def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
         """Return the mask's shape, which broadcasts against ``feature``."""
-        return tuple(feature)
 
+    @abstractmethod
     def pool(self, x: Tensor) -> Tensor:
         """Return one value for each dimension of the mask: (batch, *feature) -> (batch, units)."""
-        return x.flatten(1)
 
+    @abstractmethod
     def pack(self, x: Tensor, kept: Tensor) -> Tensor:
         """Return only the kept dimensions of ``x``: what crosses a link."""
-        return x.flatten(1).index_select(1, kept)
 
+    @abstractmethod
     def unpack(self, packed: Tensor, kept: Tensor, feature: tuple[int, ...]) -> Tensor:
         """Put packed values back to their places, with zeros between them."""
-        flat = packed.new_zeros(len(packed), prod(feature))
-        return flat.index_copy(1, kept, packed).view(-1, *feature)
 
 
 @dataclass(frozen=True)
 class PerElement(Granularity):
     """One mask dimension for each element of the features: the paper's choice, and the finest."""
 
+    any_length: ClassVar[bool] = False
 
-@dataclass(frozen=True)
+    def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(feature)
+
+    def pool(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+    def pack(self, x: Tensor, kept: Tensor) -> Tensor:
+        return x.flatten(1).index_select(1, kept)
+
+    def unpack(self, packed: Tensor, kept: Tensor, feature: tuple[int, ...]) -> Tensor:
+        flat = packed.new_zeros(len(packed), prod(feature))
+        return flat.index_copy(1, kept, packed).view(-1, *feature)
+
+
 class _PerAxis(Granularity):
-    """One mask dimension for each index of one axis; its other axes may have any length."""
+    """One mask dimension for each index of one axis."""
 
+    any_length: ClassVar[bool] = True
+
+    @abstractmethod
     def _axis(self, rank: int) -> int:
-        raise AttributeError("use PerChannel or PerFeature")
+        """Return the axis of features with so many axes, the batch among them."""
 
     def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
         axis = self._axis(len(feature) + 1) - 1

@@ -62,7 +62,10 @@ class Gate(nn.Module):
 
     def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
         weight = self.squeeze.weight if kept is None else self.squeeze.weight.index_select(1, kept)
-        hidden = F.linear(self.over.pool(x), weight.to(x.dtype), self.squeeze.bias.to(x.dtype))  # (batch, width)
+        pooled = self.over.pool(x)  # (batch, units)
+        if not torch.is_autocast_enabled(x.device.type):  # which casts by itself
+            pooled = pooled.to(weight.dtype)
+        hidden = F.linear(pooled, weight, self.squeeze.bias)  # (batch, width)
         return self.score(F.silu(self.norm(hidden))).squeeze(1).float()
 
     def omega(self, labels: Tensor, background: int) -> Tensor:

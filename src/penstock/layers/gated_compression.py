@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 from torch import Tensor, nn
 
@@ -13,26 +14,35 @@ from penstock.layers.gate import Gate
 
 
 @dataclass(frozen=True)
-class Halves:
-    """Which halves a layer has. Use `Both`, `GateOnly` or `CompressionOnly`."""
+class Both:
+    """A gate behind a compression: the paper's GC layer.
+
+    Attributes:
+        over: what a dimension of the mask is.
+        width: the gate's hidden units.
+    """
 
     over: Granularity = PerElement()
     width: int = 16
 
 
 @dataclass(frozen=True)
-class Both(Halves):
-    """A gate behind a compression: the paper's GC layer."""
-
-
-@dataclass(frozen=True)
-class GateOnly(Halves):
+class GateOnly:
     """A gate that reads all features, and lets all of them flow on."""
 
+    over: Granularity = PerElement()
+    width: int = 16
+
 
 @dataclass(frozen=True)
-class CompressionOnly(Halves):
+class CompressionOnly:
     """A compression that every sample passes."""
+
+    over: Granularity = PerElement()
+
+
+Halves: TypeAlias = Both | GateOnly | CompressionOnly
+"""Which halves a layer has."""
 
 
 class GatedCompression(nn.Module):
@@ -52,11 +62,11 @@ class GatedCompression(nn.Module):
         super().__init__()
         self.feature = tuple(feature)
         self.halves = halves
-        over, width = halves.over, halves.width
+        over = halves.over
         self.compression = None if isinstance(halves, GateOnly) else Compression(self.feature, over)
-        self.gate = (
-            None if isinstance(halves, CompressionOnly) else Gate(self.feature, over, width=width, positives=positives)
-        )
+        self.gate = None
+        if not isinstance(halves, CompressionOnly):
+            self.gate = Gate(self.feature, over, width=halves.width, positives=positives)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         thinned = self.thin(x)

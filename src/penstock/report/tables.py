@@ -11,6 +11,8 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from penstock.cost import FLOAT_BYTES
+
 if TYPE_CHECKING:
     from penstock.evaluation import Evaluation
     from penstock.network import GatedNetwork
@@ -60,7 +62,7 @@ def network_table(net: GatedNetwork) -> Table:
             wanted = "all but background" if layer.gate.positives is None else str(set(layer.gate.positives))
             threshold = f"{layer.gate.threshold.item():.3g}"
         kept = f"{layer.transmitted_values:,}"
-        payload = f"{layer.transmitted_values * 4:,}"
+        payload = f"{layer.transmitted_values * FLOAT_BYTES:,}"
         table.add_row(str(i + 1), net.plan.at[i], count(macs), dims(layer.feature), kept, payload, wanted, threshold)
     return table
 

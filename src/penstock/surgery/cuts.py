@@ -62,10 +62,11 @@ def cuts(model: nn.Module, example: Tensor) -> Cuts:
 
 @dataclass(frozen=True)
 class Place:
-    """A cut, and the node whose value crosses there."""
+    """A cut, the node whose value crosses there, and the number of the last node before it."""
 
     cut: Cut
     node: fx.Node
+    index: int
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,7 @@ class Survey:
                     f"Legal depths of this network: {depths}."
                 )
             found[place.node] = one, place
-        order = [place.node for place in self.places]
-        return tuple(sorted((place for _, place in found.values()), key=lambda place: order.index(place.node)))
+        return tuple(sorted((place for _, place in found.values()), key=lambda place: place.index))
 
     def _by_depth(self, depth: float) -> Place:
         if not 0 < depth < 1:
@@ -110,9 +110,10 @@ class Survey:
         return min(reversed(near), key=lambda place: torch.Size(place.cut.shape).numel())
 
     def _by_name(self, name: str) -> Place:
-        for place in self.places:
-            if name in (place.cut.name, *place.cut.also):
-                return place
+        for names_of in (lambda cut: (cut.name, *cut.also[1:]), lambda cut: cut.also):  # modules before operations
+            for place in self.places:
+                if name in names_of(place.cut):
+                    return place
         model = type(self.model).__name__
         refused = f"a gate after {name!r} is not possible"
         modules = [path for path, _ in self.model.named_modules() if path]
@@ -134,9 +135,8 @@ class Survey:
     def _why_not(self, node: fx.Node) -> str:
         nodes = list(self.traced.graph.nodes)
         crossing = _crossing(nodes, self.measured, nodes.index(node))
-        index = {n: i for i, n in enumerate(nodes)}
-        later = [p.cut.name for p in self.places if index[p.node] > index[node]][:1]
-        earlier = [p.cut.name for p in self.places if index[p.node] < index[node]][-1:]
+        later = [p.cut.name for p in self.places if p.index > nodes.index(node)][:1]
+        earlier = [p.cut.name for p in self.places if p.index < nodes.index(node)][-1:]
         legal = ", ".join(map(repr, later + earlier)) or "none"
         if len(crossing) == 1:
             shape = tuple(getattr(self.measured.values[crossing[0]], "shape", ()))
@@ -155,7 +155,7 @@ class Survey:
 def survey(model: nn.Module, example: Tensor) -> Survey:
     """Trace and measure ``model``, and find the places where it can be cut."""
     traced = trace(model)
-    measured = measure(model, traced.graph, example)
+    measured = measure(model, traced, example)
     return Survey(model, traced, measured, _places(traced, measured))
 
 
@@ -195,7 +195,7 @@ def _places(traced: Trace, measured: Measured) -> tuple[Place, ...]:
             *also, name = [node.name, *([own[node]] if node in own else []), *_names(node, names)]
             before = sum(measured.macs[n] for n in nodes[: i + 1])
             shape = tuple(measured.values[node].shape[1:])
-            places.append(Place(Cut(name, blocks / total, before, shape, tuple(also)), node))
+            places.append(Place(Cut(name, blocks / total, before, shape, tuple(also)), node, i))
     return tuple(places)
 
 

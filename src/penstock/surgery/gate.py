@@ -47,9 +47,8 @@ def gate(
         copied = copy.deepcopy(model)
         surveyed = survey(copied, example)
         places = surveyed.find(at)
-        stages: list[nn.Module] = list(
-            split(copied, surveyed.traced.graph, surveyed.measured, [p.node for p in places])
-        )
+        cut, fixed_size = split(copied, surveyed, places)
+        stages: list[nn.Module] = list(cut)
         shapes = [place.cut.shape for place in places]
         so_far = [0, *(place.cut.macs for place in places), sum(surveyed.measured.macs.values())]
         macs = [after - before for before, after in pairwise(so_far)]
@@ -61,7 +60,7 @@ def gate(
             raise CutError(f"at={at!r} came with a list of stages: gates stand between the stages, so leave `at` out.")
         stages = _checked_stages(model)
         (*shapes, (classes, *_)), macs = measure_stages(stages, example)
-        names = tuple(f"stage {i}" for i in range(1, len(stages)))
+        names, fixed_size = tuple(f"stage {i}" for i in range(1, len(stages))), False
         origin = list(stages)
     plan = Plan(
         model=type(model).__name__,
@@ -70,6 +69,7 @@ def gate(
         example_dtype=str(example.dtype).removeprefix("torch."),
         classes=classes,
         macs=tuple(macs),
+        fixed_size=fixed_size,
     )
     layers = [
         GatedCompression(shape, half, positives=omega)
@@ -113,7 +113,7 @@ def _positives(positives: Positives, gates: int) -> list[Collection[int] | None]
 
 
 def _halves(halves: Halves | Sequence[Halves], gates: int) -> list[Halves]:
-    if isinstance(halves, Halves):
+    if not isinstance(halves, Sequence):
         return [halves] * gates
     if len(halves) != gates:
         raise CutError(

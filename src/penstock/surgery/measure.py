@@ -20,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from penstock.errors import CutError, ShapeError
 from penstock.mode import mode
+from penstock.surgery.trace import Trace, skeleton
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Measured:
     others: dict[fx.Node, Any]
     macs: dict[fx.Node, int]
     depends: frozenset[fx.Node]
+    sizes: frozenset[fx.Node]
     batch: int
     other_batch: int
     classes: int
@@ -41,14 +43,15 @@ class Measured:
 
     def must_cross(self, node: fx.Node) -> bool:
         """Say whether a later stage can get this value in no other way than by receiving it."""
-        return (
-            node in self.depends and node.op != "output" and self.size_of(self.values[node], self.others[node]) is None
-        )
+        return node in self.depends and node.op != "output" and self.size_of(node) is None
 
-    def size_of(self, value: Any, other: Any) -> Any:
+    def size_of(self, node: fx.Node) -> Any:
         """Describe a size as (factor, times batch?), a list of those, or None if it is no size."""
+        return self._size(self.values[node], self.others[node]) if node in self.sizes else None
+
+    def _size(self, value: Any, other: Any) -> Any:
         if isinstance(value, (tuple, list)):
-            parts = [self.size_of(a, b) for a, b in zip(value, other, strict=True)]
+            parts = [self._size(a, b) for a, b in zip(value, other, strict=True)]
             return None if any(part is None for part in parts) else parts
         if isinstance(value, int) and not isinstance(value, bool):
             if value == other:
@@ -58,16 +61,20 @@ class Measured:
         return None
 
 
-def measure(model: nn.Module, graph: fx.Graph, example: Tensor) -> Measured:
-    """Run ``graph`` on shapes alone, at two batch sizes, and count its MACs."""
+def measure(model: nn.Module, traced: Trace, example: Tensor) -> Measured:
+    """Run the graph of ``model`` on shapes alone, at two batch sizes, and count its MACs."""
     check_example(example)
-    module = fx.GraphModule(model, graph)
+    graph = traced.graph
+    bare = skeleton(model)  # parts that cache what they compute cache it there
+    for name, constant in traced.constants.items():
+        setattr(bare, name, constant)
+    module = fx.GraphModule(bare, graph)
     try:
         values, macs = _run(module, example, batch=2)
         others, _ = _run(module, example, batch=3)
         _enter(module, example, macs)
     except Exception as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ShapeError(
             f"an example of shape {tuple(example.shape)}, {example.dtype}, does not fit {type(model).__name__}: "
             f"{reason}. Give a batch as the network takes it, (batch, ...); any batch size must work."
@@ -77,7 +84,7 @@ def measure(model: nn.Module, graph: fx.Graph, example: Tensor) -> Measured:
     for node in graph.nodes:
         if node.op == "placeholder" or any(parent in depends for parent in node.all_input_nodes):
             depends.add(node)
-    return Measured(values, others, macs, frozenset(depends), batch=2, other_batch=3, classes=classes)
+    return Measured(values, others, macs, frozenset(depends), _sizes(graph), batch=2, other_batch=3, classes=classes)
 
 
 def measure_stages(stages: list[nn.Module], example: Tensor) -> tuple[list[tuple[int, ...]], list[int]]:
@@ -114,6 +121,19 @@ def check_example(example: Any) -> None:
             f"the example has shape {tuple(example.shape)}; give a batch of at least one sample, "
             "(batch, ...), as the network takes it."
         )
+
+
+def _sizes(graph: fx.Graph) -> frozenset[fx.Node]:
+    """Return the nodes that are read off shapes, and what is reckoned from those."""
+    sizes: set[fx.Node] = set()
+    for node in graph.nodes:
+        read = (node.op == "call_method" and node.target in ("size", "dim", "numel")) or (
+            node.op == "call_function" and node.target is getattr and node.args[1] in ("shape", "ndim")
+        )
+        reckoned = node.op == "call_function" and node.all_input_nodes and sizes.issuperset(node.all_input_nodes)
+        if read or reckoned:
+            sizes.add(node)
+    return frozenset(sizes)
 
 
 @contextlib.contextmanager

@@ -9,77 +9,101 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from penstock.surgery.measure import Measured
+from penstock.surgery.cuts import Place, Survey
+from penstock.surgery.trace import is_inplace
+
+VIEWS = {
+    "flatten", "view", "view_as", "reshape", "transpose", "permute", "movedim", "squeeze", "unsqueeze", "getitem",
+    "chunk", "split", "unbind", "expand", "Flatten", "Unflatten", "Identity", "Dropout", "dropout",
+}  # fmt: skip
 
 
-def split(model: nn.Module, graph: fx.Graph, measured: Measured, at: Sequence[fx.Node]) -> list[fx.GraphModule]:
-    """Cut ``graph`` behind each node of ``at``; stages share the modules of ``model``, copying none.
+def split(model: nn.Module, surveyed: Survey, at: Sequence[Place]) -> tuple[list[fx.GraphModule], bool]:
+    """Cut a network; stages share the modules of ``model``, copying none.
 
     Args:
-        at: nodes whose value alone crosses their place, in the order of the graph.
+        model: a network with the modules of the one that was surveyed.
+        surveyed: its graph.
+        at: places in the order of the network.
+
+    Returns:
+        The stages, and whether a stage takes sizes for granted that it cannot read off what it receives, so that
+        only inputs of the example's shape are right.
     """
-    nodes = list(graph.nodes)
-    ends = [*(nodes.index(node) for node in at), len(nodes) - 1]
+    nodes = list(surveyed.traced.graph.nodes)
+    ends = [*(place.index for place in at), len(nodes) - 1]
     starts = [0, *(end + 1 for end in ends[:-1])]
-    received = [None, *at]
-    return [
-        _stage(model, measured, nodes[start : end + 1], entry, leave, f"Stage{number}")
-        for number, (start, end, entry, leave) in enumerate(
-            zip(starts, ends, received, [*at, None], strict=True), start=1
-        )
+    crossing: list[fx.Node | None] = [None, *(place.node for place in at), None]
+    for name, constant in surveyed.traced.constants.items():
+        setattr(model, name, constant)
+    stages = [
+        _Stage(model, surveyed, nodes[start : end + 1], entry, leave)
+        for start, end, entry, leave in zip(starts, ends, crossing, crossing[1:], strict=False)
     ]
+    modules = [stage.module(f"Stage{number}") for number, stage in enumerate(stages, start=1)]
+    for name in surveyed.traced.constants:
+        delattr(model, name)  # the stages have it now
+    return modules, any(stage.takes_sizes_for_granted for stage in stages)
 
 
-def _stage(
-    model: nn.Module,
-    measured: Measured,
-    nodes: list[fx.Node],
-    entry: fx.Node | None,
-    leave: fx.Node | None,
-    name: str,
-) -> fx.GraphModule:
-    graph = fx.Graph()
-    known: dict[fx.Node, fx.Node] = {}
-    if entry is not None:
-        known[entry] = graph.placeholder(entry.name)
-        if any(_is_inplace(model, user) for user in entry.users):  # the gate still needs what it saw
-            known[entry] = graph.call_method("clone", (known[entry],))
+class _Stage:
+    """One stage's graph in the making."""
 
-    def fetch(node: fx.Node) -> fx.Node:
+    def __init__(
+        self, model: nn.Module, surveyed: Survey, nodes: list[fx.Node], entry: fx.Node | None, leave: fx.Node | None
+    ):
+        self.model, self.measured = model, surveyed.measured
+        self.graph = fx.Graph()
+        self.known: dict[fx.Node, fx.Node] = {}
+        self.takes_sizes_for_granted = False
+        if entry is not None:
+            self.entry = self.known[entry] = self.graph.placeholder(entry.name)
+            if _changes_its_input(model, nodes, entry):  # the gate still needs what it saw
+                self.entry = self.known[entry] = self.graph.call_method("clone", (self.entry,))
+        for node in nodes:
+            constant = node not in self.measured.depends and node.op != "output"
+            if constant and not is_inplace(model, node):
+                continue  # fetched where it is used
+            self.known[node] = self.graph.node_copy(node, self.fetch)
+        if leave is not None:
+            self.graph.output(self.fetch(leave))
+        self.graph.lint()
+
+    def module(self, name: str) -> fx.GraphModule:
+        """Return the stage."""
+        return fx.GraphModule(self.model, self.graph, name)
+
+    def fetch(self, node: fx.Node) -> fx.Node:
         """Return the stage's own copy of a value from before the cut."""
-        if node not in known:
-            size = measured.size_of(measured.values[node], measured.others[node]) if node in measured.depends else None
+        if node not in self.known:
+            size = self.measured.size_of(node) if node in self.measured.depends else None
             if size is None:  # a parameter, or computed from parameters alone
-                known[node] = graph.node_copy(node, fetch)
+                self.known[node] = self.graph.node_copy(node, self.fetch)
             else:
-                known[node] = _rebuild(graph, size, known[entry] if entry is not None else None)
-        return known[node]
+                self.known[node] = self._rebuilt(size)
+        return self.known[node]
 
+    def _rebuilt(self, size: Any) -> Any:
+        """Read a size off the tensor that crossed where it follows the batch; else it is the number that it was."""
+        if isinstance(size, list):
+            return self.graph.call_function(tuple, ([self._rebuilt(part) for part in size],))
+        factor, follows_batch = size
+        if not follows_batch:
+            self.takes_sizes_for_granted = True
+            return self.graph.call_function(int, (factor,))
+        batch = self.graph.call_function(torch.Tensor.size, (self.entry, 0))
+        return self.graph.call_function(operator.mul, (batch, factor))
+
+
+def _changes_its_input(model: nn.Module, nodes: list[fx.Node], entry: fx.Node) -> bool:
+    """Say whether an operation changes what a stage receives, itself or a view of it."""
+    same = {entry}
     for node in nodes:
-        if node.op == "get_attr" or (node not in measured.depends and node.op != "output"):
-            continue  # fetched where it is used
-        if entry is None or node.op != "placeholder":
-            known[node] = graph.node_copy(node, fetch)
-    if leave is not None:
-        graph.output(known[leave])
-    graph.lint()
-    return fx.GraphModule(model, graph, name)
-
-
-def _rebuild(graph: fx.Graph, size: Any, x: fx.Node | None) -> Any:
-    """Read a size off the tensor that crossed: its batch where the size follows the batch, else the number itself."""
-    if isinstance(size, list):
-        return graph.call_function(tuple, ([_rebuild(graph, part, x) for part in size],))
-    factor, follows_batch = size
-    if not follows_batch:
-        return graph.call_function(int, (factor,))
-    batch = graph.call_function(torch.Tensor.size, (x, 0))
-    return graph.call_function(operator.mul, (batch, factor))
-
-
-def _is_inplace(model: nn.Module, node: fx.Node) -> bool:
-    if node.op == "call_module":
-        return bool(getattr(model.get_submodule(str(node.target)), "inplace", False))
-    if node.op == "call_method":
-        return str(node.target).endswith("_")
-    return bool(node.kwargs.get("inplace", False)) or getattr(node.target, "__name__", "").endswith("_")
+        if same.isdisjoint(node.all_input_nodes):
+            continue
+        if is_inplace(model, node):
+            return True
+        name = type(model.get_submodule(str(node.target))).__name__ if node.op == "call_module" else node.target
+        if (name if isinstance(name, str) else getattr(name, "__name__", "")) in VIEWS:
+            same.add(node)
+    return False

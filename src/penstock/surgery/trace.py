@@ -6,6 +6,9 @@ Three things that plain symbolic tracing does not do:
 * ``F.dropout(x, training=self.training)`` stays switchable: the network is traced in both modes, and a constant that
   is True in one and False in the other becomes ``self.training``; a submodule that takes another way becomes a leaf;
 * each node knows which modules end with it, so that a place in the graph can be called by a module's name.
+
+What a graph cannot hold becomes a leaf too: a forward that changes a buffer outside the graph, or that draws random
+numbers of its own, which would be drawn once and then stay.
 """
 
 from __future__ import annotations
@@ -13,10 +16,13 @@ from __future__ import annotations
 import copy
 import inspect
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from torch import fx, nn
+import torch
+from torch import Tensor, fx, nn
 
 from penstock.errors import CutError
 from penstock.mode import mode
@@ -24,15 +30,27 @@ from penstock.mode import mode
 
 @dataclass(frozen=True)
 class Trace:
-    """A network's graph, and the modules that end with each of its nodes, innermost first."""
+    """A network's graph.
+
+    Attributes:
+        ends: the modules that end with a node, innermost first.
+        leaves: the modules that cannot be traced and stay in one piece.
+        constants: tensors that forward makes from nothing; the graph asks its module for them by these names.
+    """
 
     graph: fx.Graph
     ends: dict[fx.Node, list[str]]
     leaves: frozenset[str]
+    constants: dict[str, Tensor]
 
 
 def trace(model: nn.Module) -> Trace:
     """Trace ``model`` without changing it."""
+    if model._forward_hooks or model._forward_pre_hooks:
+        raise CutError(
+            f"{type(model).__name__} has forward hooks of its own, which stages could not keep: remove them, or wrap "
+            "the network in a module that does what they do."
+        )
     leaves: set[str] = set()
     while True:
         try:
@@ -57,24 +75,56 @@ def owner(node: fx.Node) -> str:
     return paths[-1] if paths else ""
 
 
+def skeleton(model: nn.Module) -> nn.Module:
+    """Copy a network's modules and buffers, but none of its parameters: to be run where traces may be left."""
+    return copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
+
+
+def is_inplace(model: nn.Module, node: fx.Node) -> bool:
+    """Say whether an operation changes its input."""
+    if node.op == "call_module":
+        return bool(getattr(model.get_submodule(str(node.target)), "inplace", False))
+    if node.op == "call_method":
+        return str(node.target).endswith("_") and not str(node.target).startswith("__")
+    if node.op == "call_function":
+        name = getattr(node.target, "__name__", "")
+        return (
+            bool(node.kwargs.get("inplace", False)) or name.endswith("_") or name in ("iadd", "imul", "isub", "setitem")
+        )
+    return False
+
+
 def _traced(model: nn.Module, leaves: set[str]) -> Trace:
-    model = _skeleton(model)  # some networks cache what they compute, and would keep proxies of this trace
+    model = skeleton(model)  # some networks cache what they compute, and would keep proxies of this trace
     tracer = _Tracer(leaves)
-    try:
-        graph = tracer.trace(model, concrete_args=_defaults(model))
-    except _Untraceable:
-        raise
-    except Exception as error:  # whatever a stranger's forward raises when it meets a proxy
-        raise _Untraceable("") from error
+    versions = {name: buffer._version for name, buffer in model.named_buffers()}
+    with _own_chances():
+        try:
+            graph = tracer.watched("", lambda: tracer.trace(model, concrete_args=_defaults(model)))
+        except _Untraceable:
+            raise
+        except Exception as error:  # whatever a stranger's forward raises when it meets a proxy
+            raise _Untraceable("") from error
+    for name, buffer in model.named_buffers():
+        if buffer._version != versions[name]:
+            cause = ValueError(f"it changes its buffer {name!r}, which a graph would do once and never again")
+            raise _Untraceable(name.rpartition(".")[0]) from cause
     fx.GraphModule(model, graph)  # which owns the graph from now on, as the next line wants
-    graph.eliminate_dead_code()
-    return Trace(graph, tracer.ends, frozenset(leaves))
+    graph.eliminate_dead_code(lambda node: node.is_impure() or is_inplace(model, node))
+    made = [
+        str(node.target) for node in graph.nodes if node.op == "get_attr" and "_tensor_constant" in str(node.target)
+    ]
+    return Trace(graph, tracer.ends, frozenset(leaves), {name: getattr(model, name) for name in made})
 
 
-def _skeleton(model: nn.Module) -> nn.Module:
-    """Copy a network's modules, but none of its tensors."""
-    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    return copy.deepcopy(model, shared)
+@contextmanager
+def _own_chances() -> Iterator[None]:
+    """Give the random numbers back as they were."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
 
 
 def _defaults(model: nn.Module) -> dict[str, Any]:
@@ -114,13 +164,21 @@ class _Tracer(fx.Tracer):
             if type(m) is nn.TransformerEncoder and path not in self.leaves:
                 out = _layer_by_layer(m, *args, **kwargs)
             else:
-                out = super().call_module(m, forward, args, kwargs)
+                out = self.watched(path, lambda: super(_Tracer, self).call_module(m, forward, args, kwargs))
         except _Untraceable:
             raise
         except Exception as error:
             raise _Untraceable(path) from error
         if isinstance(out, fx.Proxy):
             self.ends.setdefault(out.node, []).append(path)
+        return out
+
+    def watched(self, path: str, run: Callable[[], Any]) -> Any:
+        """Run a forward that must not draw random numbers."""
+        state = torch.get_rng_state()
+        out = run()
+        if not torch.equal(state, torch.get_rng_state()):
+            raise _Untraceable(path) from ValueError("it draws random numbers, which would be the same for ever after")
         return out
 
 
