@@ -5,6 +5,7 @@ Nothing here was chosen on the test data; settings were compared on a part of th
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import mean
 
 import torch
@@ -15,6 +16,7 @@ from penstock.data.fashion_mnist import fashion_mnist
 from penstock.models.resnet import resnet8
 
 EPOCHS = 6
+BATCH = 128
 SEEDS = (0, 1, 2)
 
 
@@ -27,8 +29,16 @@ def measure() -> list[Figure]:
         model = resnet8(in_channels=1, classes=6, width=16)
         plain, gated = ps.gate(model, data.train.x[:2], at=0), ps.gate(model, data.train.x[:2], at=0.4)
         for net in (plain, gated):
+            folder = Path("runs") / "bench-fashion" / f"{len(net.layers)}-gates-seed-{seed}"  # goes on after a break
             ps.fit(
-                net, data.train, objective=ps.Objective(alpha=0.5, beta=0.55), epochs=EPOCHS, seed=seed, progress=False
+                net,
+                data.train,
+                objective=ps.Objective(alpha=0.5, beta=0.55),
+                epochs=EPOCHS,
+                batch_size=BATCH,
+                seed=seed,
+                folder=folder,
+                progress=False,
             )
         before, after = ps.evaluate(plain, data.test), ps.evaluate(gated, data.test)
         run = {
@@ -44,7 +54,7 @@ def measure() -> list[Figure]:
         print("  " + ", ".join(f"{key} {value:.4g}" for key, value in run.items()), flush=True)
         runs.append(run)
     gain = [100 * (run["accuracy"] - run["plain_accuracy"]) for run in runs]
-    details = {"runs": runs, "epochs": EPOCHS}
+    details = {"runs": runs, "epochs": EPOCHS, "batch": BATCH}
     what = "Fashion-MNIST, 8-block ResNet, gate at 40 %, 6 epochs"
     return [
         Figure(f"{what}: early stopping", mean(run["early_stopping"] for run in runs), ">=", 0.95, details),

@@ -30,7 +30,9 @@ def by_hand(net, x, y, alphas, betas, xi):
             losses.append(-math.log(chance if label in layer.gate.positives else 1 - chance))
         gates.append(sum(losses) / len(losses))
     costs = [
-        sum(min(1, max(0, v)) ** 2 for v in layer.compression.phi.flatten().tolist()) / layer.compression.phi.numel()
+        sum(min(1, max(0, v)) ** 2 for v in layer.compression.phi.flatten().tolist())
+        / layer.compression.phi.numel()
+        / 2
         for layer in net.layers
     ]
     weights = [p for name, p in net.named_parameters() if p.ndim > 1 and "phi" not in name]

@@ -76,7 +76,9 @@ def test_fit_is_the_hand_written_loop():
     net, mine = network(), network()
     net.origin[3].p = mine.origin[3].p = 0.0  # no dropout, whose chances `fit` seeds in its own way
     ps.fit(mine, loader, epochs=3, optimizer=ps.Adam(0.01, "constant"), **QUIET)
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    phi = net.layers[0].compression.phi
+    rest = [p for p in net.parameters() if p is not phi]
+    optimizer = torch.optim.Adam([{"params": rest}, {"params": [phi], "lr": 0.003}], lr=0.01)
     net.train()
     for _ in range(3):
         for x, y in loader:
@@ -281,7 +283,7 @@ def test_every_schedule_trains():
 
 def test_an_empty_mask_is_noticed():
     with pytest.warns(ps.CollapseWarning, match=r"mask 0 \('5'\) is empty: nothing flows on.* Lower beta"):
-        history = ps.fit(network(), task(), objective=ps.Objective(0.1, 50.0), epochs=30, batch_size=64, **QUIET)
+        history = ps.fit(network(), task(), objective=ps.Objective(0.1, 50.0), epochs=30, batch_size=16, **QUIET)
     assert any("is empty" in warning for warning in history.warnings)
 
 

