@@ -86,6 +86,10 @@ def test_the_whole_way(home):
             "--halves none is not known; known are both, gate, compression",
         ),
         (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--alpha", "1"), "Σα = 1 is not possible"),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--at", "layer1"),
+            "--at layer1 is not understood: give depths such as 0.4",
+        ),
         (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--at", "9"), "two gates at one place"),
     ],
 )

@@ -73,9 +73,10 @@ def train(
     model: ModelName,
     data: DataName,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the gated network is written.")],
-    at: Annotated[
-        str, typer.Option(help="Depth(s), a count, or module name(s), with commas: 0.4 · 3 · layer1,layer3")
-    ] = "0.4",
+    at: Annotated[str, typer.Option(help="Depths, or a count spread evenly: 0.4 · 0.2,0.4,0.6 · 3")] = "0.4",
+    after: Annotated[
+        list[str] | None, typer.Option(help="A module's name, instead of --at; may be repeated.", show_default=False)
+    ] = None,
     halves: Annotated[str, typer.Option(help="What a layer has: both, gate or compression.")] = "both",
     over: Annotated[str, typer.Option(help="What a mask dimension is: element, channel or feature.")] = "element",
     alpha: Annotated[float, typer.Option(help="The weight of early stopping, below 1.")] = 0.5,
@@ -96,11 +97,14 @@ def train(
     Example: `penstock train -m mine:network -d mine:data --at 0.4 --epochs 20 --folder runs/a -o net.safetensors`
     """
     sets = _data(data)
+    torch.manual_seed(seed)  # before the network draws its weights
     network = _model(model)
-    torch.manual_seed(seed)
     example, _ = next(batches(sets["train"], batch_size=2))
     net = surgery.gate(
-        network, example, _at(at), halves=_one_of("halves", halves, HALVES)(_one_of("over", over, GRANULARITIES)())
+        network,
+        example,
+        after or _at(at),
+        halves=_one_of("halves", halves, HALVES)(_one_of("over", over, GRANULARITIES)()),
     )
     objective = Objective(
         alpha=alpha, beta=beta, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
@@ -279,16 +283,14 @@ def _example(shape: str, dtype: str) -> torch.Tensor:
 
 
 def _at(text: str) -> int | list[float | str]:
-    if text.isdigit():
-        return int(text)
-    return [_number(part.strip()) for part in text.split(",")]
-
-
-def _number(text: str) -> float | str:
+    """Understand a count ("3"), or depths ("0.2,0.4")."""
     try:
-        return float(text) if "." in text and not text.replace(".", "").isalpha() else text
-    except ValueError:
-        return text
+        return int(text) if text.isdigit() else [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise DataError(
+            f"--at {text} is not understood: give depths such as 0.4 or 0.2,0.4, or a count such as 3. A module is "
+            "named with --after."
+        ) from error
 
 
 def _one_of(option: str, name: str, table: Mapping[str, Any]) -> Any:
