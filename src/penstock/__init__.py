@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     )
     from penstock.network import Certificate, GatedNetwork, GatedOutput, Prediction
     from penstock.objective import Loss, Objective
+    from penstock.recipe import Adam, Machine
     from penstock.storage import load, save
     from penstock.surgery.cuts import Cut, cuts
     from penstock.surgery.gate import gate, ungate
-    from penstock.training import Adam, CollapseWarning, GatedTraining, History, Machine, fit
+    from penstock.training import CollapseWarning, GatedTraining, History, fit
 
 _ROOMS = {
     "penstock.calibration": "calibrate",
@@ -51,7 +52,8 @@ _ROOMS = {
     "penstock.objective": "Loss Objective",
     "penstock.storage": "load save",
     "penstock.surgery": "Cut cuts gate ungate",
-    "penstock.training": "Adam CollapseWarning GatedTraining History Machine fit",
+    "penstock.recipe": "Adam Machine",
+    "penstock.training": "CollapseWarning GatedTraining History fit",
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 

@@ -270,8 +270,8 @@ def _shaping(positives: int) -> int:
 def _check_promise(max_positive_loss: float, confidence: float) -> None:
     if not 0 < max_positive_loss < 1:
         raise CalibrationError(
-            f"max_positive_loss = {max_positive_loss} is not possible: it is a share between 0 and 1, "
-            "such as 0.01 for 1 %."
+            f"max_positive_loss = {max_positive_loss} is not possible: it is a share between 0 and 1, such as 0.01 for "
+            "1 %."
         )
     if not 0 < confidence < 1:
         raise CalibrationError(f"confidence = {confidence} is not possible: it lies between 0 and 1, such as 0.95.")

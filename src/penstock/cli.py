@@ -28,6 +28,7 @@ from penstock.data.wrist import Windows
 from penstock.errors import DataError, PenstockError
 from penstock.layers import Both, CompressionOnly, GateOnly, PerChannel, PerElement, PerFeature
 from penstock.objective import Objective
+from penstock.recipe import Adam
 from penstock.report.tables import cuts_table, evaluation_tables, network_table
 
 app = typer.Typer(
@@ -38,9 +39,9 @@ app = typer.Typer(
     help="Turn any PyTorch network into a gated, always-on network.\n\n"
     "A **model** is given as `package.module:function`, a function without arguments that returns a torch module. "
     "**Data** is given the same way: a function that returns an object or dict with `train`, `validation` and `test`, "
-    "each a Dataset, a DataLoader or a pair of tensors (x, y); label 0 is the background. "
-    "Modules are looked for in the working directory too.\n\n"
-    "The usual way: `penstock cuts` to see where gates can stand, `penstock train`, `penstock calibrate`, "
+    "each a Dataset, a DataLoader or a pair of tensors (x, y); label 0 is the background. Modules are looked for in "
+    "the working directory too.\n\nThe usual way: `penstock cuts` to see where gates can stand, `penstock train`, "
+    "`penstock calibrate`, "
     "`penstock evaluate`. `penstock demo` shows it all on real data.",
 )
 
@@ -118,7 +119,7 @@ def train(
         objective=objective,
         epochs=epochs,
         batch_size=batch_size,
-        optimizer=training.Adam(rate, schedule),  # type: ignore[arg-type]
+        optimizer=Adam(rate, schedule),  # type: ignore[arg-type]
         seed=seed,
         folder=folder,
         progress=not as_json,
@@ -238,9 +239,8 @@ def _object(name: str, what: str) -> Any:
         found = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         raise DataError(
-            f"{what} {name!r}: no module {error.name!r}. It is looked for in the working directory "
-            f"({os.getcwd()}) and among "
-            "installed packages."
+            f"{what} {name!r}: no module {error.name!r}. It is looked for in the working directory ({os.getcwd()}) and "
+            "among installed packages."
         ) from error
     except AttributeError as error:
         raise DataError(f"{what} {name!r}: the module {module} has no {attribute!r}.") from error

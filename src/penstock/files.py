@@ -25,8 +25,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         raise StorageError(
-            f"{path} could not be written: {error.strerror or error}. What was there before is "
-            "unchanged; free some space or choose another place."
+            f"{path} could not be written: {error.strerror or error}. What was there before is unchanged; free some "
+            "space or choose another place."
         ) from error
 
 

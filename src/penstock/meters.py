@@ -110,27 +110,23 @@ def collapse(figures: dict[str, float], net: GatedNetwork) -> list[str]:
         early, lost = figures.get(f"early_stopping/{i}", 0.5), figures.get(f"positive_lost_rate/{i}", 0.5)
         if area is not None and abs(area - 0.5) < BLIND:
             findings.append(
-                f"gate {i} ({name!r}) sees nothing: its AUC is {area:.3f}, and ½ is chance. Train "
-                "longer, raise alpha, lower the rate, "
-                "or put it deeper."
+                f"gate {i} ({name!r}) sees nothing: its AUC is {area:.3f}, and ½ is chance. Train longer, raise alpha, "
+                "lower the rate, or put it deeper."
             )
         elif min(early, lost) > NEARLY_ALL:
             findings.append(
-                f"gate {i} ({name!r}) stops everything: {lost:.1%} of the positives too. Its AUC is "
-                f"{area:.3f}: give class_counts to the "
-                "objective if positives are rare, or calibrate."
+                f"gate {i} ({name!r}) stops everything: {lost:.1%} of the positives too. Its AUC is {area:.3f}: give "
+                "class_counts to the objective if positives are rare, or calibrate."
             )
         elif max(early, lost) < 1 - NEARLY_ALL:
             findings.append(
-                f"gate {i} ({name!r}) lets everything pass: {1 - early:.1%} of the negatives too. Its "
-                f"AUC is {area:.3f}: give class_counts "
-                "to the objective if negatives are rare, or calibrate."
+                f"gate {i} ({name!r}) lets everything pass: {1 - early:.1%} of the negatives too. Its AUC is "
+                f"{area:.3f}: give class_counts to the objective if negatives are rare, or calibrate."
             )
         if layer.density == 0:
             findings.append(
-                f"mask {i} ({name!r}) is empty: nothing flows on, and every sample looks alike behind "
-                "it. Lower beta, or its share for "
-                "this layer."
+                f"mask {i} ({name!r}) is empty: nothing flows on, and every sample looks alike behind it. Lower beta, "
+                "or its share for this layer."
             )
     return findings
 

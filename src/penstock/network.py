@@ -64,8 +64,8 @@ class Certificate:
 
     def __str__(self) -> str:
         return (
-            f"with {self.confidence:.1%} confidence at most {self.bound:.2%} of the positives are lost "
-            f"(allowed {self.max_positive_loss:.2%}; {self.lost} of {self.positives} were)"
+            f"with {self.confidence:.1%} confidence at most {self.bound:.2%} of the positives are lost (allowed "
+            f"{self.max_positive_loss:.2%}; {self.lost} of {self.positives} were)"
         )
 
 
@@ -263,8 +263,8 @@ class GatedNetwork(nn.Module):
         fits = x.ndim == len(wanted) + 1 and (any_length or tuple(x.shape[1:]) == wanted)
         if not fits or x.is_floating_point() != ("float" in self.plan.example_dtype):
             raise ShapeError(
-                f"an input of shape {tuple(x.shape)}, {x.dtype}, came; this network takes "
-                f"(batch, {', '.join(map(str, wanted))}), {self.plan.example_dtype}."
+                f"an input of shape {tuple(x.shape)}, {x.dtype}, came; this network takes (batch, "
+                f"{', '.join(map(str, wanted))}), {self.plan.example_dtype}."
             )
         bad = not_finite(x)
         if bad:

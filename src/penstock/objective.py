@@ -57,9 +57,8 @@ class Objective:
             raise ObjectiveError(f"alpha = {self.alpha} is not possible: each weight is 0 or more.")
         if not sum(alphas) < 1:
             raise ObjectiveError(
-                f"Σα = {sum(alphas):g} is not possible: the gates' weights and the prediction's, η = 1 "
-                "− Σα, share a sum of 1, "
-                "so Σα must stay below 1. Lower alpha."
+                f"Σα = {sum(alphas):g} is not possible: the gates' weights and the prediction's, η = 1 − Σα, share a "
+                "sum of 1, so Σα must stay below 1. Lower alpha."
             )
         if any(not b >= 0 for b in betas):
             raise ObjectiveError(
@@ -150,8 +149,8 @@ def check_labels(labels: Tensor, classes: int) -> None:
     """Refuse labels that are no classes."""
     if labels.ndim != 1 or labels.is_floating_point():
         raise LabelError(
-            f"labels of shape {tuple(labels.shape)}, {labels.dtype}, came; give one class number for "
-            "each sample: (batch,), int64."
+            f"labels of shape {tuple(labels.shape)}, {labels.dtype}, came; give one class number for each sample: "
+            "(batch,), int64."
         )
     if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
         wrong = sorted({int(label) for label in labels.tolist() if not 0 <= label < classes})

@@ -39,8 +39,8 @@ def collect(
     all_logits = torch.cat(logits)
     if not all(torch.isfinite(part).all() for part in (all_logits, *joined) if part is not None):
         raise ShapeError(
-            "the network gives NaN or infinity on this data: look for them in the input, or in a "
-            "training that diverged."
+            "the network gives NaN or infinity on this data: look for them in the input, or in a training that "
+            "diverged."
         )
     return torch.cat(labels), all_logits, joined
 
@@ -66,7 +66,7 @@ def check_both_kinds(positive: Tensor, what: str) -> None:
     for kind, count in (("positives", int(positive.sum())), ("negatives", int((~positive).sum()))):
         if not count:
             raise LabelError(
-                f"the data has no {kind} among its {len(positive)} samples: to {what} a gated network "
-                "takes samples of interest and "
-                "background. Check `positives` and `background`, and that the data was not sorted before it was split."
+                f"the data has no {kind} among its {len(positive)} samples: to {what} a gated network takes samples of "
+                "interest and background. Check `positives` and `background`, and that the data was not sorted before "
+                "it was split."
             )

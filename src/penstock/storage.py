@@ -78,8 +78,8 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
         _fill(net, tensors, header["tied"])
     except (PenstockError, RuntimeError) as error:
         raise StorageError(
-            f"{path} holds a gated {plan['model']}, and the {made} given does not fit it: {error} "
-            "Give a network built just as the one that was saved."
+            f"{path} holds a gated {plan['model']}, and the {made} given does not fit it: {error} Give a network built "
+            "just as the one that was saved."
         ) from error
     certificate = header["certificate"]
     if certificate is not None:
@@ -117,8 +117,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise StorageError(f"{path} is damaged, or no safetensors file: {error}") from error
     if KEY not in metadata:
         raise StorageError(
-            f"{path} is a safetensors file that Penstock did not write: its header has no {KEY!r} "
-            "entry. Files are written by penstock.save."
+            f"{path} is a safetensors file that Penstock did not write: its header has no {KEY!r} entry. Files are "
+            "written by penstock.save."
         )
     try:
         header = json.loads(metadata[KEY])
@@ -130,8 +130,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise StorageError(f"{path} is damaged: its header cannot be read ({error!r}). Take another copy.") from error
     if newer:
         raise StorageError(
-            f"{path} was written by Penstock {by} in format {header['format']}; this one reads up to "
-            f"{FORMAT}. Update Penstock."
+            f"{path} was written by Penstock {by} in format {header['format']}; this one reads up to {FORMAT}. Update "
+            "Penstock."
         )
     return header, tensors
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,8 +17,6 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import RichProgressBar
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR
 from torch.utils.data import DataLoader
 
 from penstock.data.batches import Data, cheap_labels, fingerprint, loader, pair_of, reproducible
@@ -27,67 +25,13 @@ from penstock.meters import Meters, collapse
 from penstock.network import GatedNetwork, not_finite
 from penstock.objective import Objective, check_labels
 from penstock.outcomes import check_both_kinds
+from penstock.recipe import Adam, Machine
 from penstock.run_folder import RunFolder, refusals
 from penstock.storage import describe
 
 
 class CollapseWarning(UserWarning):
     """A gate or a mask has stopped doing its work."""
-
-
-@dataclass(frozen=True)
-class Adam:
-    """Adam at the paper's rate.
-
-    Attributes:
-        rate: the learning rate; with a schedule, its highest.
-        schedule: "one-cycle" (up, then down to nearly 0: the best for short budgets), "cosine", or "constant", the
-            paper's.
-        mask_rate: the masks' rate as a share of the others': slower masks flip less and choose better.
-    """
-
-    rate: float = 0.01
-    schedule: Literal["one-cycle", "cosine", "constant"] = "one-cycle"
-    mask_rate: float = 0.3
-
-    def build(self, net: GatedNetwork, steps: int) -> tuple[Optimizer, LRScheduler | None]:
-        """Return the optimizer for a training of so many steps, and its schedule, which moves with each step."""
-        masks = [layer.compression.phi for layer in net.layers if layer.compression is not None]
-        own = {id(phi) for phi in masks}
-        groups: list[dict[str, Any]] = [{"params": [p for p in net.parameters() if id(p) not in own], "lr": self.rate}]
-        if masks:
-            groups.append({"params": masks, "lr": self.rate * self.mask_rate})
-        optimizer = torch.optim.Adam(groups)
-        schedules: dict[str, Callable[[], LRScheduler | None]] = {
-            "one-cycle": lambda: OneCycleLR(optimizer, [group["lr"] for group in groups], total_steps=steps),
-            "cosine": lambda: CosineAnnealingLR(optimizer, steps),
-            "constant": lambda: None,
-        }
-        if self.schedule not in schedules:
-            raise TrainingError(
-                f"schedule = {self.schedule!r} is not known; known are {', '.join(map(repr, schedules))}."
-            )
-        return optimizer, schedules[self.schedule]()
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What the training runs on.
-
-    Attributes:
-        devices: how many processes (or accelerators) train together, each with batches of ``batch_size``. All of them
-            run the whole script, so what comes after `fit` runs in each.
-        accelerator: as in Lightning: "cpu", "gpu", "auto".
-        precision: "auto" takes bfloat16 on processors that compute it fast, else float32; or "float32", "bfloat16".
-    """
-
-    devices: int = 1
-    accelerator: str = "cpu"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-
-    def bfloat16(self) -> bool:
-        """Say whether to compute in bfloat16."""
-        return self.precision == "bfloat16" or (self.precision == "auto" and has_fast_bfloat16(self.accelerator))
 
 
 @dataclass
@@ -308,14 +252,6 @@ class GatedTraining(L.LightningModule):
             list(checkpoint["history"]["epochs"]),
             list(checkpoint["history"]["warnings"]),
         )
-
-
-def has_fast_bfloat16(accelerator: str = "cpu") -> bool:
-    """Say whether this machine computes bfloat16 faster than float32."""
-    if accelerator != "cpu":
-        return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("sve_bf16"))
 
 
 def _check_data(net: GatedNetwork, train: Data, val: Data | None) -> None:

@@ -23,8 +23,8 @@ def loader(data: Data, *, batch_size: int, shuffle: bool = False) -> DataLoader[
         data = _pair(data)
     if not isinstance(data, Dataset) or not hasattr(data, "__len__"):
         raise DataError(
-            f"data of type {type(data).__name__} came; give a DataLoader, a Dataset with a length, or a "
-            "pair of tensors (x, y)."
+            f"data of type {type(data).__name__} came; give a DataLoader, a Dataset with a length, or a pair of "
+            "tensors (x, y)."
         )
     if not len(data):
         raise DataError("the data set is empty.")

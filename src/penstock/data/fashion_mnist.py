@@ -82,8 +82,8 @@ def read_idx(file: Path) -> np.ndarray:
         raise DataError(f"{file} is not a whole gzip file ({error}): fetch it again.") from error
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
         raise DataError(
-            f"{file} starts with {content[:4].hex(' ')}, and an idx file of bytes with 00 00 08 and the "
-            f"number of dimensions: give one of the files {', '.join(SHA256)}."
+            f"{file} starts with {content[:4].hex(' ')}, and an idx file of bytes with 00 00 08 and the number of "
+            f"dimensions: give one of the files {', '.join(SHA256)}."
         )
     start = 4 + 4 * content[3]
     if len(content) < start:
@@ -107,14 +107,14 @@ def to_background(labels: Tensor) -> Tensor:
 def _check_file(file: Path) -> None:
     if not file.is_file():
         raise DataError(
-            f"Fashion-MNIST needs {', '.join(SHA256)} in {file.parent}, and {file.name} is not there. "
-            f"Install Debian's package dataset-fashion-mnist, or give a folder with the four original files."
+            f"Fashion-MNIST needs {', '.join(SHA256)} in {file.parent}, and {file.name} is not there. Install Debian's "
+            "package dataset-fashion-mnist, or give a folder with the four original files."
         )
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     if digest != SHA256[file.name]:
         raise DataError(
-            f"{file} is damaged or another data set: its sha256 is {digest}, the original's is "
-            f"{SHA256[file.name]}. Fetch it again (Debian package dataset-fashion-mnist)."
+            f"{file} is damaged or another data set: its sha256 is {digest}, the original's is {SHA256[file.name]}. "
+            "Fetch it again (Debian package dataset-fashion-mnist)."
         )
 
 

@@ -47,8 +47,8 @@ def split(x: Tensor, y: Tensor, share: float, seed: int) -> tuple[Labelled, Labe
         count = round(share * len(members))
         if not 0 < count < len(members):
             raise DataError(
-                f"class {label} has {len(members)} samples, and a share of {share} of them is {count}: "
-                f"each class needs a sample on both sides. Choose another share or merge classes."
+                f"class {label} has {len(members)} samples, and a share of {share} of them is {count}: each class "
+                "needs a sample on both sides. Choose another share or merge classes."
             )
         held_out[_draw(members, count, generator)] = True
     return Labelled(x[~held_out], y[~held_out]), Labelled(x[held_out], y[held_out])
@@ -85,9 +85,9 @@ def stream(labels: Tensor, positive_share: float, n: int, seed: int, background:
     if wanted > len(positives) or n - wanted > len(negatives):
         longest = int(min(len(positives) / positive_share, len(negatives) / (1 - positive_share)))
         raise DataError(
-            f"a stream of {n} with a share of {positive_share} positives needs {wanted} positives and "
-            f"{n - wanted} of the background; there are {len(positives)} and {len(negatives)}. "
-            f"At this share ask for no more than {longest}."
+            f"a stream of {n} with a share of {positive_share} positives needs {wanted} positives and {n - wanted} of "
+            f"the background; there are {len(positives)} and {len(negatives)}. At this share ask for no more than "
+            f"{longest}."
         )
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.cat([_draw(positives, wanted, generator), _draw(negatives, n - wanted, generator)])

@@ -139,15 +139,15 @@ def read_recordings(file: Path) -> list[Recording]:
         recordings = [Recording(np.asarray(x), names[int(y)], int(subject)) for x, y, subject in columns]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(
-            f"{file} must hold X, y, y_labels and subject, as long as each other ({error!r}). "
-            f"Give seglearn's watch_dataset.npy."
+            f"{file} must hold X, y, y_labels and subject, as long as each other ({error!r}). Give seglearn's "
+            "watch_dataset.npy."
         ) from error
     for i, recording in enumerate(recordings):
         shape = recording.signal.shape
         if len(shape) != 2 or shape[1] != AXES or shape[0] < WINDOW:
             raise DataError(
-                f"recording {i} of {file} has the shape {shape}, and it takes (at least {WINDOW}, {AXES}). "
-                f"Give seglearn's watch_dataset.npy."
+                f"recording {i} of {file} has the shape {shape}, and it takes (at least {WINDOW}, {AXES}). Give "
+                "seglearn's watch_dataset.npy."
             )
     return recordings
 
@@ -156,8 +156,8 @@ def _find_file() -> Path:
     spec = find_spec("seglearn")  # finds a top-level package without importing it
     if spec is None or not spec.submodule_search_locations:
         raise DataError(
-            "the wrist data are a file of the package seglearn, which is not installed: "
-            "`pip install --no-deps seglearn` (nothing of it is imported), or give file=."
+            "the wrist data are a file of the package seglearn, which is not installed: `pip install --no-deps "
+            "seglearn` (nothing of it is imported), or give file=."
         )
     return Path(spec.submodule_search_locations[0]) / "data" / "watch_dataset.npy"
 
@@ -170,8 +170,8 @@ def _read_pickled_npy(opened: BinaryIO, file: Path) -> Any:
         return _OnlyArrays(opened).load().item()
     except Exception as error:  # a damaged pickle raises almost anything
         raise DataError(
-            f"{file} is not an npy file of arrays in a dict ({error}). "
-            f"Fetch it again: `pip install --no-deps --force-reinstall seglearn`."
+            f"{file} is not an npy file of arrays in a dict ({error}). Fetch it again: `pip install --no-deps "
+            "--force-reinstall seglearn`."
         ) from error
 
 

@@ -45,8 +45,8 @@ class Gate(nn.Module):
         super().__init__()
         if positives is not None and not positives:
             raise LabelError(
-                "a gate with no positives would stop everything: name at least one label, or None for "
-                "all but background."
+                "a gate with no positives would stop everything: name at least one label, or None for all but "
+                "background."
             )
         self.over = over
         self.positives = None if positives is None else tuple(sorted({int(label) for label in positives}))

@@ -100,8 +100,8 @@ class Survey:
     def _by_depth(self, depth: float) -> Place:
         if not 0 < depth < 1:
             raise CutError(
-                f"a gate at depth {depth} is not possible: a depth lies between 0 and 1, both excluded. "
-                "0.4 is after 40 % of the blocks; a whole number is a count of gates."
+                f"a gate at depth {depth} is not possible: a depth lies between 0 and 1, both excluded. 0.4 is after "
+                "40 % of the blocks; a whole number is a count of gates."
             )
         best = min(abs(place.cut.depth - depth) for place in self.places)
         near = [place for place in self.places if abs(abs(place.cut.depth - depth) - best) < 1e-9]
@@ -141,14 +141,13 @@ class Survey:
         if len(crossing) == 1:
             shape = tuple(getattr(self.measured.values[crossing[0]], "shape", ()))
             return (
-                f"the tensor that crosses there has shape {shape}, and a gate needs (batch, features …) "
-                "with some of the network on "
-                f"both sides. The next legal places: {legal}. All of them: penstock cuts."
+                f"the tensor that crosses there has shape {shape}, and a gate needs (batch, features …) with some of "
+                f"the network on both sides. The next legal places: {legal}. All of them: penstock cuts."
             )
         names = ", ".join(n.name for n in crossing)
         return (
-            f"{len(crossing)} tensors cross there ({names}: a skip connection or a branch). "
-            f"The next legal places: {legal}. All of them: penstock cuts."
+            f"{len(crossing)} tensors cross there ({names}: a skip connection or a branch). The next legal places: "
+            f"{legal}. All of them: penstock cuts."
         )
 
 

@@ -106,8 +106,8 @@ def _positives(positives: Positives, gates: int) -> list[Collection[int] | None]
         return [positives] * gates  # type: ignore[list-item]
     if len(positives) != gates:
         raise LabelError(
-            f"positives for {len(positives)} gates came, and there are {gates}: give one set of labels, "
-            "or one for each gate."
+            f"positives for {len(positives)} gates came, and there are {gates}: give one set of labels, or one for "
+            "each gate."
         )
     return list(positives)  # type: ignore[arg-type]
 

@@ -102,8 +102,8 @@ def measure_stages(stages: list[nn.Module], example: Tensor) -> tuple[list[tuple
         if not isinstance(x, Tensor) or x.ndim < 2 or len(x) != len(example):
             came = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise ShapeError(
-                f"stage {number} returns {came}; a stage returns one tensor, (batch, ...), here a batch "
-                f"of {len(example)}."
+                f"stage {number} returns {came}; a stage returns one tensor, (batch, ...), here a batch of "
+                f"{len(example)}."
             )
         shapes.append(tuple(x.shape[1:]))
         macs.append(counter.get_total_flops() // 2 // len(example))
@@ -118,8 +118,8 @@ def check_example(example: Any) -> None:
         )
     if example.ndim < 2 or len(example) < 1:
         raise ShapeError(
-            f"the example has shape {tuple(example.shape)}; give a batch of at least one sample, "
-            "(batch, ...), as the network takes it."
+            f"the example has shape {tuple(example.shape)}; give a batch of at least one sample, (batch, ...), as the "
+            "network takes it."
         )
 
 
@@ -213,9 +213,8 @@ def _classes(model: nn.Module, graph: fx.Graph, values: dict[fx.Node, Any], batc
     out = values[next(node for node in graph.nodes if node.op == "output")]
     if isinstance(out, (tuple, list, dict)):
         raise CutError(
-            f"{type(model).__name__} returns {len(out)} values ({type(out).__name__}); a network with "
-            "one output, the class logits "
-            "(batch, classes), can be gated. Wrap it in a module that returns only those."
+            f"{type(model).__name__} returns {len(out)} values ({type(out).__name__}); a network with one output, the "
+            "class logits (batch, classes), can be gated. Wrap it in a module that returns only those."
         )
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != batch:
         came = f"shape {('batch', *out.shape[1:])}" if isinstance(out, Tensor) else type(out).__name__

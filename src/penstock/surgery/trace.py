@@ -134,9 +134,8 @@ def _defaults(model: nn.Module) -> dict[str, Any]:
     required = [p.name for p in named if p.default is p.empty]
     if len(required) > 1:
         raise CutError(
-            f"{type(model).__name__}.forward takes {len(required)} inputs ({', '.join(required)}); a "
-            "network with one input "
-            "can be gated. Wrap it in a module that takes one tensor."
+            f"{type(model).__name__}.forward takes {len(required)} inputs ({', '.join(required)}); a network with one "
+            "input can be gated. Wrap it in a module that takes one tensor."
         )
     return {p.name: p.default for p in named[1:] if p.default is not p.empty}
 
@@ -236,7 +235,6 @@ def _explain(model: nn.Module, failure: _Untraceable) -> str:
         if frame.name == "forward":
             where = f" at {frame.line!r}"
     return (
-        f"{type(model).__name__}.forward cannot be traced{where}: {cause}. A forward whose way depends "
-        "on the data cannot be cut "
-        "by itself; cut it by hand and pass its stages as a list: gate([stage1, stage2, ...], example)."
+        f"{type(model).__name__}.forward cannot be traced{where}: {cause}. A forward whose way depends on the data "
+        "cannot be cut by itself; cut it by hand and pass its stages as a list: gate([stage1, stage2, ...], example)."
     )
