@@ -42,21 +42,25 @@ clean:
 
 # Each file below stands for an installation; a change of what it needs makes it anew.
 .venv/torch: constraints.txt
-	$(PYTHON) -m venv .venv
-	$(PIP) "$$(grep '^torch==' constraints.txt)"
-	touch $@
+	@echo "making .venv, and installing torch (once; some minutes at most)"
+	@$(PYTHON) -m venv .venv
+	@$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@touch $@
 
 .venv/train: .venv/torch pyproject.toml
-	$(PIP) --editable '.[train]'
-	touch $@
+	@echo "installing penstock and what it needs to train"
+	@$(PIP) --editable '.[train]'
+	@touch $@
 
 .venv/demo: .venv/train
-	$(PIP) --no-deps seglearn==1.2.5
-	touch $@
+	@echo "fetching the demo's data"
+	@$(PIP) --no-deps seglearn==1.2.5
+	@touch $@
 
 # timm and the torchvision it imports stay in a folder of their own: installed beside lightning, a torchvision without
 # its operators breaks lightning's import. tests/timm_models.py puts the folder on the path, behind a shim.
 .venv/dev: .venv/demo
-	$(PIP) --editable '.[dev]'
-	$(PIP) --no-deps --upgrade --target .venv/timm timm==1.0.30 torchvision==0.28.0
-	touch $@
+	@echo "installing what the tests need"
+	@$(PIP) --editable '.[dev]'
+	@$(PIP) --no-deps --upgrade --target .venv/timm timm==1.0.30 torchvision==0.28.0
+	@touch $@

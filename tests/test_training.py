@@ -192,6 +192,27 @@ def test_damaged_folders(tmp_path):
         ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
 
 
+FULL = """
+import resource, signal, sys, penstock as ps
+sys.path.insert(0, {tests!r})
+from test_training import network, task, QUIET
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
+try:
+    ps.fit(network(), task(), epochs=1, folder=sys.argv[1], **QUIET)
+except ps.errors.TrainingError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_in_training_says_so(tmp_path):
+    """The system lets the process write files of 9,000 bytes and no more: too few for a checkpoint."""
+    code = FULL.format(tests=str(Path(__file__).parent))
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert "could not be written: File too large. The last whole checkpoint is kept" in done.stdout, done.stderr[-2000:]
+    assert not (tmp_path / "last.ckpt").exists()
+
+
 def test_the_best_epoch_can_be_kept(tmp_path):
     net = network()
     history = ps.fit(net, task(), task(seed=1), epochs=6, batch_size=32, folder=tmp_path, keep="best", **QUIET)
