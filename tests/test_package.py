@@ -42,7 +42,31 @@ def test_every_name_that_is_promised_is_there():
 
 def test_imports_go_one_way():
     """Up the plan of the house, never down (docs/architecture.md)."""
-    order = ["errors", "files", "mode", "layers", "network", "surgery", "objective", "metrics", "cost", "data", "outcomes", "meters", "storage", "recipe", "run_folder", "training", "calibration", "evaluation", "models", "timing", "report", "demo", "cli"]
+    order = [
+        "errors",
+        "files",
+        "mode",
+        "layers",
+        "network",
+        "surgery",
+        "objective",
+        "metrics",
+        "cost",
+        "data",
+        "outcomes",
+        "meters",
+        "storage",
+        "recipe",
+        "run_folder",
+        "training",
+        "calibration",
+        "evaluation",
+        "models",
+        "timing",
+        "report",
+        "demo",
+        "cli",
+    ]
     text = (ROOT / "docs" / "architecture.md").read_text()
     places = [text.index(f"\n  {room}") for room in order]
     assert places == sorted(places), "the plan in docs/architecture.md has another order than this test"
