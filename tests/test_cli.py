@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from penstock.cli import main
+
 USER_CODE = """
 import torch
 from torch import nn
@@ -42,6 +44,23 @@ def penstock(home, *arguments, code=0):
     done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == code, done.stderr
     return done
+
+
+@pytest.fixture
+def typed(home, monkeypatch, capsys):
+    """The same, in this process: for the many short answers."""
+
+    def run(*arguments, code=0):
+        monkeypatch.chdir(home)
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert (ended.value.code or 0) == code
+        return capsys.readouterr()
+
+    return run
 
 
 def test_the_whole_way(home):
@@ -93,20 +112,27 @@ def test_the_whole_way(home):
         (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--at", "9"), "two gates at one place"),
     ],
 )
-def test_refusals_are_one_line_and_exit_with_1(home, arguments, text):
-    done = penstock(home, *arguments, code=1)
-    assert text in done.stderr
-    assert "Traceback" not in done.stderr
+def test_refusals_are_one_line_and_exit_with_1(typed, arguments, text):
+    done = typed(*arguments, code=1)
+    assert text in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_a_refusal_as_a_person_sees_it(home):
+    done = penstock(home, "cuts", "mine:network", "--shape", "7", code=1)
+    assert done.stderr.startswith("error: ShapeError: an example of shape (1, 7)")
+    assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
 
 
-def test_wrong_usage_exits_with_2(home):
-    assert "No such command" in penstock(home, "gat", code=2).stderr
-    assert "Missing option" in penstock(home, "cuts", "mine:network", code=2).stderr
+def test_wrong_usage_exits_with_2(typed):
+    assert "No such command" in typed("gat", code=2).err
+    assert "Missing option" in typed("cuts", "mine:network", code=2).err
 
 
-def test_help_teaches(home):
-    text = penstock(home, "--help").stdout
+def test_help_teaches(typed):
+    text = typed("--help").out
     for command in ("cuts", "train", "calibrate", "evaluate", "demo"):
         assert command in text
-        assert len(penstock(home, command, "--help").stdout) > 500
+        assert len(typed(command, "--help").out) > 500

@@ -185,11 +185,12 @@ def _path(
     picked = np.random.default_rng(0).permutation(events)[: _shaping(len(events))]
     shaping = positive & np.isin(event, picked)
     knots = tuple(np.unique(scores[shaping, i]) for i in range(len(chosen)))
+    negatives, macs = scores[~positive], _macs_of_stops(net, chosen)
     best, best_cost = Path(knots, (1.0,) * len(chosen)), math.inf
     for weights in _ways_to_share(len(chosen)):
         path = Path(knots, weights)
         levels = np.quantile(path.levels(scores[shaping]), TYPICAL_LOSSES)
-        cost = sum(_mean_macs(net, chosen, scores[~positive], path.thresholds(level)) for level in levels.tolist())
+        cost = sum(_mean_macs(macs, negatives, path.thresholds(level)) for level in levels.tolist())
         if cost < best_cost:
             best, best_cost = path, cost
     return positive & ~shaping, best
@@ -203,10 +204,15 @@ def _ways_to_share(gates: int) -> list[tuple[float, ...]]:
     return [tuple(row) for row in np.maximum(every, 1e-3).tolist()]
 
 
-def _mean_macs(net: GatedNetwork, chosen: list[int], scores: np.ndarray, thresholds: list[float]) -> float:
+def _macs_of_stops(net: GatedNetwork, chosen: list[int]) -> np.ndarray:
+    """Return the MACs of a sample that each chosen gate stops, and last of one that none does."""
+    return gated_cost(net, torch.tensor([*chosen, -1]), chosen).macs.numpy()
+
+
+def _mean_macs(macs: np.ndarray, scores: np.ndarray, thresholds: list[float]) -> float:
     stops = scores < np.array(thresholds)
-    first = np.where(stops.any(1), np.array(chosen)[stops.argmax(1)], -1)
-    return gated_cost(net, torch.from_numpy(first), chosen).macs.double().mean().item()
+    first = np.where(stops.any(1), stops.argmax(1), len(thresholds))
+    return float(macs[first].mean())
 
 
 def _quantile_of(score: np.ndarray, knots: np.ndarray) -> np.ndarray:
