@@ -45,6 +45,9 @@ def test_cut_train_and_give_back(timm, name):
         expected = model.train()(x)
         torch.manual_seed(1)
         assert torch.equal(net.train()(x).logits, expected)
+    trained = ps.ungate(net).state_dict()
+    for key, value in model.state_dict().items():  # running statistics and their counters
+        assert torch.equal(trained[key], value), key
     out = net(x)
     ps.Objective()(net, out, torch.tensor([0, 3])).total.backward()
     assert [name for name, p in net.named_parameters() if p.grad is None] == []

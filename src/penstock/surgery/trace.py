@@ -60,9 +60,9 @@ def trace(model: nn.Module) -> Trace:
                 evaluation = _traced(model, leaves)
             _merge(training.graph, evaluation.graph)
         except _Untraceable as failure:
-            if not failure.path:
+            if "" in failure.paths:
                 raise CutError(_explain(model, failure)) from failure.__cause__
-            leaves.add(failure.path)
+            leaves.update(failure.paths)
         else:
             return training
 
@@ -105,10 +105,10 @@ def _traced(model: nn.Module, leaves: set[str]) -> Trace:
             raise
         except Exception as error:  # whatever a stranger's forward raises when it meets a proxy
             raise _Untraceable("") from error
-    for name, buffer in model.named_buffers():
-        if buffer._version != versions[name]:
-            cause = ValueError(f"it changes its buffer {name!r}, which a graph would do once and never again")
-            raise _Untraceable(name.rpartition(".")[0]) from cause
+    changed = [name for name, buffer in model.named_buffers() if buffer._version != versions[name]]
+    if changed:
+        cause = ValueError(f"it changes its buffer {changed[0]!r}, which a graph would do once and never again")
+        raise _Untraceable(*(name.rpartition(".")[0] for name in changed)) from cause
     fx.GraphModule(model, graph)  # which owns the graph from now on, as the next line wants
     graph.eliminate_dead_code(lambda node: node.is_impure() or is_inplace(model, node))
     made = [
@@ -141,11 +141,11 @@ def _defaults(model: nn.Module) -> dict[str, Any]:
 
 
 class _Untraceable(Exception):
-    """The forward of the module at ``path`` cannot be traced; an empty path is the network itself."""
+    """The forward of the modules at ``paths`` cannot be traced; an empty path is the network itself."""
 
-    def __init__(self, path: str):
-        super().__init__(path)
-        self.path = path
+    def __init__(self, *paths: str):
+        super().__init__(*paths)
+        self.paths = paths
 
 
 class _Tracer(fx.Tracer):
