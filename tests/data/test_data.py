@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.data.fashion_mnist import DEBIAN_FOLDER, SHA256, FashionMNIST, fashion_mnist, read_idx
-from penstock.data.splits import split, stream
+from penstock.data.fashion_mnist import DEBIAN_FOLDER, SHA256, fashion_mnist, read_idx
+from penstock.data.splits import Splits, split, stream, with_validation
 from penstock.data.wrist import Windows, Wrist, read_recordings, wrist
 from penstock.errors import DataError
 
@@ -168,12 +168,12 @@ def test_a_damaged_idx_file_says_what_is_wrong(tmp_path: Path, content: bytes, t
 
 
 @pytest.fixture(scope="module")
-def fashion() -> FashionMNIST:
+def fashion() -> Splits:
     return fashion_mnist()
 
 
 @needs_fashion_mnist
-def test_fashion_mnist_is_whole_and_balanced(fashion: FashionMNIST) -> None:
+def test_fashion_mnist_is_whole_and_balanced(fashion: Splits) -> None:
     assert fashion.train.x.shape == (60_000, 1, 28, 28)
     assert fashion.test.x.shape == (10_000, 1, 28, 28)
     assert fashion.train.y.bincount().tolist() == [30_000] + [6_000] * 5
@@ -183,7 +183,7 @@ def test_fashion_mnist_is_whole_and_balanced(fashion: FashionMNIST) -> None:
 
 
 @needs_fashion_mnist
-def test_fashion_mnist_is_standardised(fashion: FashionMNIST) -> None:
+def test_fashion_mnist_is_standardised(fashion: Splits) -> None:
     assert fashion.train.x.mean().item() == pytest.approx(0, abs=1e-4)
     assert fashion.train.x.std().item() == pytest.approx(1, abs=1e-4)
 
@@ -338,3 +338,14 @@ def test_the_same_call_gives_the_same_windows(watch: Wrist) -> None:
     again = wrist()
     assert torch.equal(again.test.x, watch.test.x)
     assert torch.equal(again.test.y, watch.test.y)
+
+
+def test_a_validation_part_is_taken_from_train_once(labels: torch.Tensor) -> None:
+    x = torch.arange(len(labels))
+    whole = Splits((x, labels), (x, labels), ("background", "a"))
+    held = with_validation(whole, 0.25, seed=3)
+    kept, out = split(x, labels, 0.25, seed=3)
+    assert held.train[0].equal(kept.x) and held.validation[0].equal(out.x)
+    assert with_validation(held, 0.5) is held
+    with pytest.raises(DataError, match="a TensorDataset cannot be split here"):
+        with_validation(Splits(torch.utils.data.TensorDataset(x), (x, labels), ("background",)), 0.25)

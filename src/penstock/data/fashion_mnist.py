@@ -12,14 +12,13 @@ import gzip
 import hashlib
 import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.data.splits import Labelled
+from penstock.data.splits import Labelled, Splits
 from penstock.errors import DataError
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
@@ -37,22 +36,7 @@ MEAN, STD = 0.28604, 0.35302
 CLASS_NAMES = ("background", "T-shirt/top", "Pullover", "Coat", "Shirt", "Bag")
 
 
-@dataclass(frozen=True)
-class FashionMNIST:
-    """The data set, mapped and standardised.
-
-    Attributes:
-        train: 60,000 images (n, 1, 28, 28), float32, and labels (n,), int64.
-        test: 10,000 of the same.
-        class_names: the name of each label; 0 is the background, which holds half of the images.
-    """
-
-    train: Labelled
-    test: Labelled
-    class_names: tuple[str, ...] = CLASS_NAMES
-
-
-def fashion_mnist(folder: str | Path | None = None) -> FashionMNIST:
+def fashion_mnist(folder: str | Path | None = None) -> Splits:
     """Read Fashion-MNIST.
 
     Args:
@@ -64,7 +48,7 @@ def fashion_mnist(folder: str | Path | None = None) -> FashionMNIST:
     folder = DEBIAN_FOLDER if folder is None else Path(folder)
     for name in SHA256:
         _check_file(folder / name)
-    return FashionMNIST(train=_read_part(folder, "train"), test=_read_part(folder, "t10k"))
+    return Splits(_read_part(folder, "train"), _read_part(folder, "t10k"), CLASS_NAMES)
 
 
 def read_idx(file: Path) -> np.ndarray:

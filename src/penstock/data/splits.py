@@ -1,14 +1,33 @@
-"""Parts of a data set: a held-out share of it, and a stream drawn from it at a given rate of positives.
+"""Parts of a data set: train, validation and test; a held-out share; a stream at a given rate of positives.
 
-Both are functions of their arguments alone: the same labels and the same seed give the same samples.
+All of it depends on its arguments alone: the same labels and the same seed give the same samples.
 """
 
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from penstock.data.batches import Data
 from penstock.errors import DataError
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A data set in its parts, each a pair of tensors or a Dataset; what every loader returns.
+
+    Attributes:
+        train: to learn from.
+        test: to measure on, once everything is chosen.
+        class_names: the name of each label; 0 is the background.
+        validation: to choose with; None where the official data set has none (`with_validation` makes one).
+    """
+
+    train: Data
+    test: Data
+    class_names: tuple[str, ...]
+    validation: Data | None = None
 
 
 class Labelled(NamedTuple):
@@ -20,6 +39,23 @@ class Labelled(NamedTuple):
 
     x: Tensor
     y: Tensor
+
+
+def with_validation(data: Splits, share: float, seed: int = 0) -> Splits:
+    """Return the data set with a share of each class moved from train to validation; as it is if it has one.
+
+    Raises:
+        DataError: when train is no pair of tensors, or a class is too small.
+    """
+    if data.validation is not None:
+        return data
+    if not isinstance(data.train, tuple):
+        raise DataError(
+            f"a {type(data.train).__name__} cannot be split here: hold a share of its files out, and give it as "
+            "validation."
+        )
+    train, validation = split(*data.train, share, seed)
+    return replace(data, train=train, validation=validation)
 
 
 def split(x: Tensor, y: Tensor, share: float, seed: int) -> tuple[Labelled, Labelled]:
