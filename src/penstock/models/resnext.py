@@ -1,14 +1,59 @@
-"""ResNeXt-101 64x4d, the paper's network for ImageNet (Xie et al., arXiv:1611.05431).
+"""ResNeXt (Xie et al., arXiv:1611.05431): a ResNet whose convolutions are split into groups.
 
-A ResNet whose 3x3 convolutions are split into 64 groups of 4 channels: 83.5 million parameters and 15.5
-billion multiply-accumulates for an image of 224x224. It is cut between its stages (``layer1`` ...) or between
-their bottlenecks (``layer3.11``).
+ResNeXt-101 64x4d is the paper's network for ImageNet: 64 groups of 4 channels and more, 83.5 million parameters and
+15.5 billion multiply-accumulates for an image of 224x224. It is cut between its stages (``layer1`` ...) or between
+their bottlenecks (``layer3.11``). ``resnext8`` is the small network of eight such blocks (eight_blocks.py).
 """
 
 from torch import Tensor, nn
 
+from penstock.models.eight_blocks import IMAGES, SERIES, BlockNet, Layers, Residual, conv_norm
+
 GROUPS = 64
-"""Groups of a 3x3 convolution: the "64" of 64x4d."""
+"""Groups of a 3x3 convolution in ResNeXt-101: the "64" of 64x4d."""
+
+GROUP_WIDTH = 4
+"""Channels of a group in the small networks: the "4d"."""
+
+
+def resnext8(in_channels: int = 1, classes: int = 6, width: int = 16) -> BlockNet:
+    """Build eight ResNeXt blocks and two linear blocks for images.
+
+    Args:
+        in_channels: channels of the image.
+        classes: classes of the output, background included.
+        width: channels after the first block, a multiple of 4.
+
+    >>> import torch
+    >>> resnext8().eval()(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 6])
+    """
+    return BlockNet(IMAGES, grouped_block, in_channels, classes, width)
+
+
+def resnext8_1d(in_channels: int, classes: int, width: int = 16) -> BlockNet:
+    """Build the same network for time series."""
+    return BlockNet(SERIES, grouped_block, in_channels, classes, width)
+
+
+def grouped_block(layers: Layers, in_channels: int, out_channels: int, stride: int) -> Residual:
+    """Build a bottleneck with groups of 4 channels."""
+    return bottleneck(layers, in_channels, out_channels, stride, groups=out_channels // GROUP_WIDTH)
+
+
+def bottleneck(layers: Layers, in_channels: int, out_channels: int, stride: int, groups: int) -> Residual:
+    """Build a residual block that convolves in groups: pointwise, grouped, pointwise.
+
+    As in 64x4d the grouped convolution is as wide as the output.
+    """
+    body = nn.Sequential(
+        *conv_norm(layers, in_channels, out_channels, 1),
+        nn.ReLU(),
+        *conv_norm(layers, out_channels, out_channels, 3, stride, groups),
+        nn.ReLU(),
+        *conv_norm(layers, out_channels, out_channels, 1),
+    )
+    return Residual(layers, body, in_channels, out_channels, stride)
 
 
 def resnext101_64x4d(classes: int = 1000, in_channels: int = 3) -> "ResNeXt":
@@ -60,40 +105,8 @@ class ResNeXt(nn.Module):
         return logits
 
 
-class Bottleneck(nn.Module):
-    """Narrow, convolve in groups, widen, and add the input: ReLU(body(x) + skip(x)).
-
-    In 64x4d the grouped convolution is as wide as the output: 64 groups of 4 channels for 256 channels out,
-    and both double from stage to stage.
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
-        super().__init__()
-        inner = out_channels
-        self.body = nn.Sequential(
-            nn.Conv2d(in_channels, inner, 1, bias=False),
-            nn.BatchNorm2d(inner),
-            nn.ReLU(),
-            nn.Conv2d(inner, inner, 3, stride=stride, padding=1, groups=GROUPS, bias=False),
-            nn.BatchNorm2d(inner),
-            nn.ReLU(),
-            nn.Conv2d(inner, out_channels, 1, bias=False),
-            nn.BatchNorm2d(out_channels),
-        )
-        self.skip: nn.Module = nn.Identity()
-        if stride != 1 or in_channels != out_channels:
-            self.skip = nn.Sequential(
-                nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=False),
-                nn.BatchNorm2d(out_channels),
-            )
-        self.relu = nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.relu(self.body(x) + self.skip(x))
-        return out
-
-
 def _stage(depth: int, in_channels: int, out_channels: int, stride: int) -> nn.Sequential:
     """Join ``depth`` bottlenecks; the first one changes the shape."""
-    first = Bottleneck(in_channels, out_channels, stride)
-    return nn.Sequential(first, *(Bottleneck(out_channels, out_channels, 1) for _ in range(depth - 1)))
+    first = bottleneck(IMAGES, in_channels, out_channels, stride, GROUPS)
+    others = (bottleneck(IMAGES, out_channels, out_channels, 1, GROUPS) for _ in range(depth - 1))
+    return nn.Sequential(first, *others)
