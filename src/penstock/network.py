@@ -19,7 +19,7 @@ class GatedOutput(NamedTuple):
 
     Attributes:
         logits: (batch, classes).
-        gates: the logits (batch,) of each layer's gate; None for a layer without a gate.
+        gates: what each layer's gate says, its logits (batch,); None for a layer without a gate.
     """
 
     logits: Tensor
@@ -244,7 +244,7 @@ class GatedNetwork(nn.Module):
         for i, (stage, layer) in enumerate(zip(self.stages, self.layers, strict=False)):
             x = stage(x)
             if i in active:
-                logit = layer.score(x)
+                logit = self._gate(i).pass_logit(layer.score(x))
                 scores[alive, i] = logit.sigmoid()
                 passed = logit.double() >= self._gate(i).threshold
                 stopped_at[alive[~passed]] = i

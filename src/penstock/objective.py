@@ -78,9 +78,9 @@ class Objective:
         """
         check_labels(labels, net.plan.classes)
         alphas, betas = self.weights(net)
-        prediction = F.cross_entropy(out.logits.float(), labels, weight=self._class_weights(net, labels))
+        prediction = F.cross_entropy(out.logits.float(), labels, weight=self.class_weights(net, labels))
         zero = prediction.new_zeros(())
-        gates = [zero if logit is None else self._gate_loss(net, i, logit, labels) for i, logit in enumerate(out.gates)]
+        gates = [zero if logit is None else self.gate_loss(net, i, logit, labels) for i, logit in enumerate(out.gates)]
         costs = [
             zero if layer.compression is None else transmission_cost(layer.compression.phi, self.p)
             for layer in net.layers
@@ -99,7 +99,8 @@ class Objective:
         alphas = _for_each("alpha", self.alpha, gated, share=True)
         return alphas, _for_each("beta", self.beta, compressed, share=False)
 
-    def _class_weights(self, net: GatedNetwork, labels: Tensor) -> Tensor | None:
+    def class_weights(self, net: GatedNetwork, labels: Tensor) -> Tensor | None:
+        """Return the weight of each class in the prediction loss; None if all weigh the same."""
         if self.class_counts is None:
             return None
         if len(self.class_counts) != net.plan.classes:
@@ -112,7 +113,8 @@ class Objective:
             raise ObjectiveError(f"classes {unknown} occur, but class_counts says that there are none of them.")
         return balanced_weights(counts)
 
-    def _gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
+    def gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of layer i's gate."""
         gate = net.layers[i].gate
         assert gate is not None
         wanted = gate.omega(labels, net.background)

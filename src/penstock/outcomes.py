@@ -32,9 +32,9 @@ def collect(
             out = net(x.to(device))
             labels.append(y)
             logits.append(out.logits.float().cpu())
-            for kept, logit in zip(gates, out.gates, strict=True):
-                if logit is not None:
-                    kept.append(logit.cpu())
+            for kept, layer, said in zip(gates, net.layers, out.gates, strict=True):
+                if layer.gate is not None and said is not None:
+                    kept.append(layer.gate.pass_logit(said).cpu())
     joined = [torch.cat(kept) if kept else None for kept in gates]
     all_logits = torch.cat(logits)
     if not all(torch.isfinite(part).all() for part in (all_logits, *joined) if part is not None):

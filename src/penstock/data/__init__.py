@@ -1,9 +1,10 @@
 """Real data, one file a data set; each file has a loader of its own name.
 
     from penstock.data.fashion_mnist import fashion_mnist
-    from penstock.data.wrist import wrist
+    from penstock.data.cifar10 import cifar10
+    from penstock.data.speech_commands import speech_commands
 
-Nothing here downloads. A loader reads what an ordinary package client has installed, or the folder it is
-given, checks it, and says which package to install where it finds nothing. In every data set label 0 is the
-background and the positives count from 1.
+A loader never downloads: it reads the folder it is given, the cache, or what a package has installed, checks it, and
+says how to get it where it finds nothing (`penstock data fetch NAME`). In every data set label 0 is the background and
+the positives count from 1.
 """

@@ -41,6 +41,15 @@ class Labelled(NamedTuple):
     y: Tensor
 
 
+def to_background(labels: Tensor) -> Tensor:
+    """Apply the paper's mapping: odd classes become 0, the even ones 0, 2, 4, ... become 1, 2, 3, ...
+
+    >>> to_background(torch.arange(10)).tolist()
+    [1, 0, 2, 0, 3, 0, 4, 0, 5, 0]
+    """
+    return torch.where(labels % 2 == 0, labels // 2 + 1, 0)
+
+
 def with_validation(data: Splits, share: float, seed: int = 0) -> Splits:
     """Return the data set with a share of each class moved from train to validation; as it is if it has one.
 

@@ -16,11 +16,10 @@ is hard is to tell IR from ER and ABD from FEL. By default IR and ER are both of
 early, and telling them apart is left to the deep end. With one of a pair in the background even the whole
 network struggles. The windows of one person resemble each other, so no subject is in two splits.
 
-The file is a pickle inside npy. A pickle can run any code, so it is read without ``numpy.load``: only arrays,
-numbers, texts, lists and dicts come through, and ``seglearn`` is never imported.
+The file is a pickle inside npy. A pickle can run any code, so it is read without ``numpy.load`` (see `safe_pickle`),
+and ``seglearn`` is never imported.
 """
 
-import pickle
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -31,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.data.safe_pickle import load_arrays
 from penstock.data.splits import Labelled
 from penstock.errors import DataError
 
@@ -167,40 +167,12 @@ def _read_pickled_npy(opened: BinaryIO, file: Path) -> Any:
         if np.lib.format.read_magic(opened) != (1, 0):
             raise ValueError("another version of npy than 1.0")
         np.lib.format.read_array_header_1_0(opened)
-        return _OnlyArrays(opened).load().item()
+        return load_arrays(opened).item()
     except Exception as error:  # a damaged pickle raises almost anything
         raise DataError(
             f"{file} is not an npy file of arrays in a dict ({error}). Fetch it again: `pip install --no-deps "
             "--force-reinstall seglearn`."
         ) from error
-
-
-class _OnlyArrays(pickle.Unpickler):
-    """Unpickle numpy arrays and Python's plain values; refuse every other global."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        admitted = {
-            "numpy.ndarray": np.ndarray,
-            "numpy.dtype": np.dtype,
-            "numpy.core.multiarray._reconstruct": _new_array,  # numpy 1
-            "numpy._core.multiarray._reconstruct": _new_array,  # numpy 2
-            "_codecs.encode": _latin1,  # how protocol 2 writes bytes
-        }
-        if f"{module}.{name}" not in admitted:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no array needs")
-        return admitted[f"{module}.{name}"]
-
-
-def _new_array(kind: type, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Make the empty array that a pickle then fills."""
-    return np.ndarray(shape, dtype)
-
-
-def _latin1(text: str, encoding: str) -> bytes:
-    """Encode, without the many codecs that ``_codecs.encode`` would look up."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it asks for the codec {encoding}, and bytes in a pickle are latin1")
-    return text.encode("latin1")
 
 
 def _check_names(what: str, asked: Collection[Any], known: set[Any]) -> None:

@@ -61,12 +61,20 @@ class Gate(nn.Module):
         return self.squeeze.out_features
 
     def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        return self.score(self.hidden(x, kept)).squeeze(1).float()
+
+    def hidden(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Return the hidden units of features, or of packed features: (batch, width)."""
         weight = self.squeeze.weight if kept is None else self.squeeze.weight.index_select(1, kept)
         pooled = self.over.pool(x)  # (batch, units)
         if not torch.is_autocast_enabled(x.device.type):  # which casts by itself
             pooled = pooled.to(weight.dtype)
         hidden = F.linear(pooled, weight, self.squeeze.bias)  # (batch, width)
-        return self.score(F.silu(self.norm(hidden))).squeeze(1).float()
+        return F.silu(self.norm(hidden))
+
+    def pass_logit(self, out: Tensor) -> Tensor:
+        """Return what is held against the threshold, (batch,), given what `forward` returned; here the same."""
+        return out
 
     def omega(self, labels: Tensor, background: int) -> Tensor:
         """Return Ω(y): which labels are of interest to this gate."""

@@ -1,0 +1,120 @@
+"""BranchyNet: exits by entropy (Teerapittayanon, McDanel and Kung, arXiv:1709.01686).
+
+A side branch classifies into all classes. Where the entropy of its softmax is below a threshold the sample leaves the
+network there, with the branch's label; all other samples go on.
+
+Here an exit is a kind of gate, so that training, calibration and evaluation are the same code for both. To stop a
+negative means: it leaves by the exit, as background. So the exit's pass score is its entropy, in parts of the highest
+one, where it says background, and 1 where it says anything else: a positive that leaves early with a positive's label
+is answered, not lost. `exits` counts what BranchyNet itself does, with the labels of its exit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from penstock.data.batches import Data, batches
+from penstock.layers import Gate, GateOnly, Granularity, PerElement
+from penstock.mode import mode
+from penstock.network import GatedNetwork
+from penstock.objective import Objective
+from penstock.surgery import gate
+
+SURE = 1e-6
+"""How near a pass score comes to 0 and 1: its logit stays finite."""
+
+
+def branchynet(
+    model: nn.Module, example: Tensor, at: float | str | Sequence[float | str] = 0.4, *, background: int = 0
+) -> GatedNetwork:
+    """Put BranchyNet exits into a copy of ``model``, at the places where `gate` would put gates."""
+    net = gate(model, example, at, halves=GateOnly(), background=background)
+    for layer in net.layers:
+        layer.gate = Exit(layer.feature, layer.halves.over, classes=net.plan.classes, background=background)
+    return net
+
+
+class Exit(Gate):
+    """A side branch: the gate's small head, with an output for each class.
+
+    Shapes:
+        x: (batch, *feature) -> class logits: (batch, classes).
+    """
+
+    def __init__(
+        self,
+        feature: tuple[int, ...],
+        over: Granularity = PerElement(),
+        *,
+        classes: int,
+        background: int = 0,
+        width: int = 16,
+    ):
+        super().__init__(feature, over, width=width)
+        self.background = background
+        self.score = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        return self.score(self.hidden(x, kept)).float()  # type: ignore[no-any-return]
+
+    def pass_logit(self, out: Tensor) -> Tensor:
+        sure = relative_entropy(out)
+        score = torch.where(out.argmax(1) == self.background, sure, torch.ones_like(sure))
+        return score.clamp(SURE, 1 - SURE).logit()
+
+    def macs(self, kept: int) -> int:
+        return (kept + self.score.out_features) * self.width
+
+
+def relative_entropy(logits: Tensor) -> Tensor:
+    """Return the entropy of the softmax, in parts of the highest one: (batch, classes) -> (batch,) in [0, 1].
+
+    >>> relative_entropy(torch.tensor([[0.0, 0.0], [100.0, 0.0]])).tolist()
+    [1.0, 0.0]
+    """
+    log_p = logits.float().log_softmax(1)
+    return -(log_p.exp() * log_p).sum(1) / log(logits.shape[1])
+
+
+@dataclass(frozen=True)
+class BranchyObjective(Objective):
+    """The sum of the losses of all exits and of the end, each a cross-entropy over all classes."""
+
+    def gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of exit i."""
+        return F.cross_entropy(logit.float(), labels, weight=self.class_weights(net, labels))
+
+
+class ExitOutcome(NamedTuple):
+    """What BranchyNet says of each sample: its label, and the exit it left by (-1 for the end)."""
+
+    labels: Tensor
+    predicted: Tensor
+    left_at: Tensor
+
+
+@torch.no_grad()
+def exits(net: GatedNetwork, data: Data, *, batch_size: int = 256) -> ExitOutcome:
+    """Run BranchyNet as it is meant: whatever an exit is sure of leaves there, with the exit's label.
+
+    The exits' entropy thresholds are those of the network's gates.
+    """
+    rows: list[tuple[Tensor, Tensor, Tensor]] = []
+    with mode(net, training=False):
+        for x, y in batches(data, batch_size=batch_size):
+            out = net(x)
+            predicted, left_at = out.logits.argmax(1), torch.full((len(x),), -1)
+            for i in reversed(range(len(net.layers))):
+                said, threshold = out.gates[i], net.thresholds[i]
+                assert said is not None and threshold is not None
+                sure = relative_entropy(said).clamp(SURE, 1 - SURE).logit().double() < threshold
+                predicted, left_at = torch.where(sure, said.argmax(1), predicted), left_at.masked_fill(sure, i)
+            rows.append((y, predicted, left_at))
+    return ExitOutcome(*(torch.cat(column) for column in zip(*rows, strict=True)))

@@ -1,0 +1,101 @@
+"""ImageNet-2012 under the paper's mapping: of the 1,000 sorted synsets the even ones are of interest.
+
+1,281,167 training and 50,000 validation photographs (Russakovsky et al., arXiv:1409.0575). The validation part is what
+everybody tests on; it is ``test`` here. The archives need an account at image-net.org and may be used for research
+and teaching without profit. This is the layout that is read:
+
+    train/n01440764/*.JPEG      ILSVRC2012_img_train.tar, and the tar of each synset in it unpacked into a folder
+    val/n01440764/*.JPEG        ILSVRC2012_img_val.tar, sorted into synsets; or else
+    val/ILSVRC2012_val_*.JPEG   as unpacked, with val_labels.txt beside train and val
+
+A line of ``val_labels.txt`` is the name of a file and its synset: ``ILSVRC2012_val_00000001.JPEG n01751748``. The
+official ``ILSVRC2012_validation_ground_truth.txt`` is not read: its numbers follow an order of their own, which
+only the development kit's ``meta.mat`` tells.
+"""
+
+import os
+from pathlib import Path
+
+import torch
+
+from penstock.data.addresses import IMAGENET
+from penstock.data.image_folder import class_folders, label_of, pictures_in
+from penstock.data.pictures import CentreCrop, Pictures, RandomCrop
+from penstock.data.places import find
+from penstock.data.splits import Splits
+from penstock.errors import DataError
+
+CLASSES = 1000
+
+
+def imagenet(
+    folder: str | Path | None = None,
+    *,
+    size: int = 224,
+    val_labels: str | Path | None = None,
+    classes: int = CLASSES,
+) -> Splits:
+    """Find ImageNet's photographs; each is read when it is asked for.
+
+    Training sees a random part of a photograph, mirrored every other time; testing sees the middle after the shorter
+    side became 8/7 of ``size`` long: 256 for 224.
+
+    Args:
+        folder: has ``train`` and ``val``; by default ``imagenet`` in the cache.
+        size: the side of the square that the network sees, in pixels.
+        val_labels: the synset of each file of a flat ``val``; by default ``val_labels.txt`` in the folder.
+        classes: how many synsets there must be; fewer for a subset of ImageNet.
+
+    Raises:
+        DataError: when a part is missing, has other synsets, or a photograph of ``val`` has no label.
+    """
+    root = find(IMAGENET, folder).at
+    synsets = class_folders(root / "train")
+    if len(synsets) != classes:
+        raise DataError(
+            f"{root / 'train'} has {len(synsets)} synsets, and ImageNet-2012 has {classes}. Unpack what is missing, or "
+            f"give classes={len(synsets)} for a subset."
+        )
+    labels = label_of(synsets)
+    middle = CentreCrop(size, resize=round(size * 8 / 7))
+    test = _test_part(root, Path(val_labels) if val_labels else root / "val_labels.txt", labels, middle)
+    train = pictures_in(root / "train", labels, RandomCrop(size))
+    return Splits(train, test, ("background", *synsets[::2]))
+
+
+def read_val_labels(file: Path) -> dict[str, str]:
+    """Read lines of a file's name and its synset.
+
+    Raises:
+        DataError: when the file is not there, or a line is something else.
+    """
+    if not file.is_file():
+        raise DataError(
+            f"the photographs of val lie flat, and {file} is not there. Sort them into a folder for each synset, or "
+            "write that file: a line `ILSVRC2012_val_00000001.JPEG n01751748` for each."
+        )
+    synset_of = {}
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        words = line.split()
+        if len(words) != 2:
+            raise DataError(
+                f"line {number} of {file} is {line[:60]!r}; the name of a file and its synset are wanted, such as "
+                "`ILSVRC2012_val_00000001.JPEG n01751748`. The official list of numbers is not read."
+            )
+        synset_of[words[0]] = words[1]
+    return synset_of
+
+
+def _test_part(root: Path, val_labels: Path, labels: dict[str, int], view: CentreCrop) -> Pictures:
+    flat = sorted(e.name for e in os.scandir(root / "val") if e.name.startswith("ILSVRC2012_val_") and e.is_file())
+    if not flat:
+        return pictures_in(root / "val", labels, view)
+    synset_of = read_val_labels(val_labels)
+    for name in flat:
+        if synset_of.get(name) not in labels:
+            raise DataError(
+                f"{val_labels} gives {name} the synset {synset_of.get(name)}, which train does not have. Give each "
+                "photograph of val one of train's synsets."
+            )
+    targets = torch.tensor([labels[synset_of[name]] for name in flat])
+    return Pictures([root / "val" / name for name in flat], targets, view)

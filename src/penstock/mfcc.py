@@ -1,0 +1,202 @@
+"""Mel-frequency cepstral coefficients with numpy alone, the same on a device as in training (paper, section 4).
+
+A frame is a window of samples; the next one starts a hop later. Frame t sees the samples from t * hop to
+t * hop + window and nothing else: no centring, no padding, no statistics of the clip. So a stream can be cut
+anywhere at a hop, and its frames are those of one long recording.
+
+    samples -> frames x Hann -> |FFT|^2 -> mel filters -> log -> DCT -> coefficients
+
+- The Hann window is the periodic one. The FFT has the next power of two, with zeros after the window, as the
+  FFTs of microcontrollers want it.
+- The filters are triangles on Slaney's mel scale (linear to 1 kHz, logarithmic above), each of area 1 over Hz.
+- Energies are floored at `FLOOR`, then the natural logarithm is taken.
+- The DCT is the orthonormal DCT-II over the mel bands; its first coefficients are kept.
+
+30 ms every 20 ms and 40 bands are usual in keyword spotting; 1 s gives 49 frames.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.errors import DataError, ShapeError
+
+FLOOR = 1e-8
+"""Of a mel energy: about what white noise of one step of 16 bits leaves in a band. Digital silence is log(FLOOR)."""
+
+FULL_SCALE = 32768
+"""What int16 is divided by, so that samples lie between -1 and 1."""
+
+LOUDEST = 2.0
+"""Samples may overshoot 1 a little, as after mixing; beyond this they are on another scale."""
+
+_BLOCK = 1024  # frames at a time: what fits a cache is twice as fast as all at once
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Mfcc:
+    """What to compute.
+
+    Attributes:
+        rate_hz: samples a second.
+        window_ms, hop_ms: the length of a frame, and from one frame to the next; whole samples both.
+        mels: mel bands.
+        coefficients: how many of the DCT's outputs to keep, at most ``mels``.
+        low_hz, high_hz: where the first band begins and the last one ends.
+
+    >>> Mfcc().frames(16_000), Mfcc().samples(49)
+    (49, 15840)
+    """
+
+    rate_hz: int = 16_000
+    window_ms: float = 30
+    hop_ms: float = 20
+    mels: int = 40
+    coefficients: int = 40
+    low_hz: float = 20
+    high_hz: float = 7600
+
+    def __post_init__(self) -> None:
+        for name in ("window_ms", "hop_ms"):
+            samples = getattr(self, name) * self.rate_hz / 1000
+            if samples < 1 or samples != round(samples):
+                raise DataError(
+                    f"{name} = {getattr(self, name)} is {samples:g} samples at {self.rate_hz} Hz: choose a whole "
+                    "number of samples, at least one."
+                )
+        if not 1 <= self.coefficients <= self.mels:
+            raise DataError(f"{self.coefficients} coefficients of {self.mels} mel bands came: keep 1 to {self.mels}.")
+        if not 0 <= self.low_hz < self.high_hz <= self.rate_hz / 2:
+            raise DataError(
+                f"bands from {self.low_hz:g} to {self.high_hz:g} Hz came: at {self.rate_hz} Hz they lie between 0 and "
+                f"{self.rate_hz / 2:g} Hz, low before high."
+            )
+        if not _filters(self).any(axis=0).all():
+            raise DataError(
+                f"{self.mels} mel bands from {self.low_hz:g} to {self.high_hz:g} Hz are narrower than the "
+                f"{self.rate_hz / self.fft:g} Hz between two lines of the FFT: take fewer bands or a longer window."
+            )
+
+    @property
+    def window(self) -> int:
+        """Samples of a frame."""
+        return round(self.window_ms * self.rate_hz / 1000)
+
+    @property
+    def hop(self) -> int:
+        """Samples from one frame to the next."""
+        return round(self.hop_ms * self.rate_hz / 1000)
+
+    @property
+    def fft(self) -> int:
+        """Points of the FFT: the next power of two."""
+        return 1 << (self.window - 1).bit_length()
+
+    def frames(self, samples: int) -> int:
+        """Return how many whole frames so many samples hold."""
+        return max(0, (samples - self.window) // self.hop + 1)
+
+    def samples(self, frames: int) -> int:
+        """Return the samples that so many frames need."""
+        return self.window + (frames - 1) * self.hop
+
+
+def mfcc(samples: Array, spec: Mfcc, *, rate_hz: int | None = None) -> Floats:
+    """Compute the coefficients of one clip or of many.
+
+    Args:
+        samples: (..., samples), int16, or float32 between -1 and 1.
+        spec: what to compute.
+        rate_hz: the rate of the samples, where it is known: it must be that of ``spec``.
+
+    Returns:
+        (..., coefficients, frames), float32.
+
+    Raises:
+        DataError: when the rate is another one.
+        ShapeError: when the samples have another dtype or scale, are not finite, or are too few for a frame.
+    """
+    if rate_hz not in (None, spec.rate_hz):
+        raise DataError(f"samples at {rate_hz} Hz came, and the features are for {spec.rate_hz} Hz: resample first.")
+    _check(samples, spec)
+    count = spec.frames(samples.shape[-1])
+    rows = np.lib.stride_tricks.sliding_window_view(samples.reshape(-1, samples.shape[-1]), spec.window, axis=-1)
+    rows = rows[:, :: spec.hop]  # (clips, frames, window), a view
+    out = np.empty((len(rows), spec.coefficients, count), np.float32)
+    clips = max(1, _BLOCK // count)
+    for start in range(0, len(rows), clips):
+        out[start : start + clips] = _coefficients(rows[start : start + clips], spec).transpose(0, 2, 1)
+    return out.reshape(*samples.shape[:-1], spec.coefficients, count)
+
+
+def _coefficients(frames: Array, spec: Mfcc) -> Floats:
+    """Compute the coefficients of frames: (..., window) -> (..., coefficients)."""
+    scale = np.float32(1 / FULL_SCALE if frames.dtype == np.int16 else 1)
+    spectrum = np.fft.rfft(frames * scale * _hann(spec.window), spec.fft)  # (..., fft / 2 + 1)
+    power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32, copy=False)
+    return np.log(np.maximum(power @ _filters(spec), np.float32(FLOOR))) @ _dct(spec.mels, spec.coefficients)
+
+
+def _check(samples: Array, spec: Mfcc) -> None:
+    if samples.dtype not in (np.int16, np.float32):
+        raise ShapeError(f"samples of dtype {samples.dtype} came: give int16, or float32 between -1 and 1.")
+    if samples.ndim == 0 or samples.shape[-1] < spec.window:
+        raise ShapeError(
+            f"samples of shape {samples.shape} came, and one frame takes {spec.window} ({spec.window_ms:g} ms at "
+            f"{spec.rate_hz} Hz): give (..., samples) with at least as many."
+        )
+    if samples.dtype == np.float32 and samples.size:
+        loudest = float(np.abs(samples).max())
+        if not loudest <= LOUDEST:  # false for NaN as well
+            raise ShapeError(
+                f"samples up to {loudest:g} came: float32 samples are finite and lie between -1 and 1. Divide what "
+                f"was int16 by {FULL_SCALE}."
+            )
+
+
+@lru_cache(maxsize=16)
+def _hann(window: int) -> Floats:
+    return (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)).astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _filters(spec: Mfcc) -> Floats:
+    """Return the mel filters, (fft / 2 + 1, mels)."""
+    lines = np.fft.rfftfreq(spec.fft, 1 / spec.rate_hz)[:, None]
+    edges = _hz(np.linspace(_mel(spec.low_hz), _mel(spec.high_hz), spec.mels + 2))
+    left, peak, right = edges[:-2], edges[1:-1], edges[2:]
+    rise, fall = (lines - left) / (peak - left), (right - lines) / (right - peak)
+    return (np.maximum(0, np.minimum(rise, fall)) * 2 / (right - left)).astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _dct(mels: int, coefficients: int) -> Floats:
+    """Return the orthonormal DCT-II as a matrix, (mels, coefficients)."""
+    angles = np.pi / mels * (np.arange(mels)[:, None] + 0.5) * np.arange(coefficients)
+    matrix = np.sqrt(2 / mels) * np.cos(angles)
+    matrix[:, 0] = np.sqrt(1 / mels)
+    return matrix.astype(np.float32)
+
+
+_LINEAR_HZ = 200 / 3  # Hz a mel below the knee of Slaney's scale
+_KNEE_HZ = 1000.0
+_LOG_STEP = np.log(6.4) / 27  # above the knee 27 mels are a factor of 6.4
+
+
+def _mel(hz: float) -> float:
+    if hz < _KNEE_HZ:
+        return hz / _LINEAR_HZ
+    return float(_KNEE_HZ / _LINEAR_HZ + np.log(hz / _KNEE_HZ) / _LOG_STEP)
+
+
+def _hz(mel: Array) -> Array:
+    knee = _KNEE_HZ / _LINEAR_HZ
+    return np.where(mel < knee, mel * _LINEAR_HZ, _KNEE_HZ * np.exp((np.maximum(mel, knee) - knee) * _LOG_STEP))
