@@ -64,6 +64,7 @@ def test_imports_go_one_way():
         "evaluation",
         "baselines",
         "models",
+        "experiments",
         "timing",
         "report",
         "demo",

@@ -205,6 +205,49 @@ def evaluate(
 
 
 @app.command()
+def reproduce(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="table1, figure-position, ...; or all. `penstock reproduce list` shows them.", show_default=False
+        ),
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="A problem's data, as problem=folder; may be repeated. Default: where it is found."),
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only this problem; may be repeated.")] = None,
+    profile: Annotated[str, typer.Option(help="lite: minutes a run on two cores. paper: the paper's budget.")] = "lite",
+    results: Annotated[Path, typer.Option(help="Where each finished run is kept as one JSON file.")] = Path("results"),
+    work: Annotated[Path, typer.Option(help="For the checkpoints of runs under way.")] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Reproduce a table or a figure of the paper: train and measure all that it compares.
+
+    Finished runs are never computed again, and a broken one goes on where it stopped. Start the command several times
+    to share the work among processes.
+
+    Example: `penstock reproduce table1 --data speech-commands=sets/speech_commands --profile lite`
+    """
+    from penstock.experiments.paper import EXPERIMENTS
+    from penstock.experiments.reproduce import reproduce as carry_out
+    from penstock.experiments.runs import Laboratory
+    from penstock.experiments.summary import summarise
+    from penstock.report.tables import experiments_table, results_table
+
+    if what == ["list"]:
+        shown = {name: experiment.title for name, experiment in EXPERIMENTS.items()}
+        _print(as_json, shown, experiments_table(list(EXPERIMENTS.values())))
+        return
+    named = list(EXPERIMENTS) if what == ["all"] else what
+    chosen = [_one_of("what", name, EXPERIMENTS) for name in named]
+    runs = [run for experiment in chosen for run in experiment.runs(profile, only)]
+    laboratory = Laboratory(results, tuple(_folder_of(text) for text in data or ()), work)
+    found = carry_out(laboratory, runs, talk=not as_json)
+    _print(as_json, found, results_table(summarise(found)), f"Written: {results}")
+
+
+@app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where plots and JSON go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="The same seed gives the same networks.")] = 0,
@@ -359,6 +402,13 @@ def _at(text: str) -> int | list[float | str]:
             f"--at {text} is not understood: give depths such as 0.4 or 0.2,0.4, or a count such as 3. A module is "
             "named with --after."
         ) from error
+
+
+def _folder_of(text: str) -> tuple[str, Path]:
+    problem, equals, folder = text.partition("=")
+    if not equals or not folder:
+        raise DataError(f"--data {text} is not understood: give problem=folder, such as cifar10=sets/cifar10.")
+    return problem, Path(folder)
 
 
 def _one_of(option: str, name: str, table: Mapping[str, Any]) -> Any:

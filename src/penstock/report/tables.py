@@ -15,6 +15,8 @@ from penstock.cost import FLOAT_BYTES
 
 if TYPE_CHECKING:
     from penstock.evaluation import Evaluation
+    from penstock.experiments.paper import Experiment
+    from penstock.experiments.summary import Row, Spread
     from penstock.network import GatedNetwork
     from penstock.surgery.cuts import Cut
 
@@ -65,6 +67,54 @@ def network_table(net: GatedNetwork) -> Table:
         payload = f"{layer.transmitted_values * FLOAT_BYTES:,}"
         table.add_row(str(i + 1), net.plan.at[i], count(macs), dims(layer.feature), kept, payload, wanted, threshold)
     return table
+
+
+def experiments_table(experiments: Iterable[Experiment]) -> Table:
+    """Return a row for each table and figure that can be reproduced."""
+    table = table_of("name", "what it shows", "problems", title="The paper's results")
+    for experiment in experiments:
+        table.add_row(experiment.name, experiment.title, ", ".join(experiment.problems))
+    return table
+
+
+def results_table(rows: Iterable[Row]) -> Table:
+    """Return a row for each method on each problem: means over seeds, at 1 % of the validation positives lost."""
+    table = table_of(
+        "problem",
+        "method",
+        ">seeds",
+        ">accuracy",
+        ">early stopping",
+        ">lost",
+        ">sparsity",
+        ">AUC",
+        title="Test data, means over seeds; thresholds lose 1 % of the validation positives",
+    )
+    for row in rows:
+        table.add_row(
+            row.problem,
+            " ".join(
+                [row.method, *(f"{_GREEK.get(name, name)} {_plain(value)}" for name, value in row.settings.items())]
+            ),
+            str(len(row.seeds)),
+            _spread(row.accuracy),
+            percent(row.early_stopping.mean),
+            percent(row.positive_lost_rate.mean),
+            percent(row.activation_sparsity.mean),
+            "" if row.auc is None else f"{row.auc.mean:.4f}",
+        )
+    return table
+
+
+_GREEK = {"alpha": "α", "beta": "β", "blocks": "at", "block": "at", "switch_every": "N"}
+
+
+def _plain(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _spread(spread: Spread) -> str:
+    return f"{100 * spread.mean:.2f} ± {100 * spread.std:.2f}"
 
 
 def evaluation_tables(evaluation: Evaluation) -> list[RenderableType]:

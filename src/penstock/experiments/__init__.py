@@ -1,0 +1,1 @@
+"""The paper's tables and figures as Python values; results are JSON files, one a run."""

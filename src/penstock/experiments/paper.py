@@ -1,0 +1,143 @@
+"""All of the paper's results as lists of runs.
+
+Several results share runs (the single gate at 40 % of table 1 is a point of the figure of positions); a run is
+computed once. The paper's α and β stand in until a sweep on validation data has chosen others: the scale of its
+transmission cost is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.errors import DataError
+from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G, GateInput, Method, TwoStage
+from penstock.experiments.problems import PROBLEMS
+from penstock.experiments.runs import Run
+from penstock.models.eight_blocks import DEPTH
+
+HERE = ("fashion-mnist", "cifar10", "speech-commands", "wake-word")
+"""The problems whose data anybody can have; the paper's others need an account or a form."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """α and β of the rows of table 1."""
+
+    gate: float
+    compression: float
+    trade_off: tuple[float, float]
+    accuracy: tuple[float, float]
+
+
+PAPERS = {
+    "fashion-mnist": Weights(0.50, 0.55, (0.50, 0.55), (0.05, 0.10)),
+    "cifar10": Weights(0.55, 0.05, (0.70, 0.80), (0.60, 0.15)),
+    "imagenet": Weights(0.25, 0.35, (0.35, 0.15), (0.45, 0.05)),
+    "wake-word": Weights(0.45, 0.20, (0.45, 0.20), (0.30, 0.10)),
+    "hey-snips": Weights(0.45, 0.20, (0.45, 0.20), (0.30, 0.10)),
+    "speech-commands": Weights(0.05, 0.35, (0.05, 0.35), (0.25, 0.10)),
+}
+"""The paper's own α and β."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure.
+
+    Attributes:
+        name: as `penstock reproduce` takes it.
+        title: what it shows.
+        problems: what it is run on.
+        methods: what is compared, on one of the problems.
+    """
+
+    name: str
+    title: str
+    problems: tuple[str, ...]
+
+    def methods(self, problem: str) -> list[Method]:
+        """Return what is compared on a problem."""
+        return _METHODS[self.name](problem)
+
+    def runs(self, profile: str, problems: Sequence[str] | None = None) -> list[Run]:
+        """Return its runs: seed by seed, so that a broken experiment has whole comparisons of fewer seeds."""
+        chosen = self.problems if problems is None else tuple(problems)
+        unknown = sorted(set(chosen) - set(PROBLEMS))
+        if unknown:
+            raise DataError(f"there is no problem {', '.join(unknown)}; known are {', '.join(PROBLEMS)}.")
+        return [
+            Run(problem, method, seed, profile)
+            for problem in chosen
+            for seed in PROBLEMS[problem].budget(profile).seeds
+            for method in self.methods(problem)
+        ]
+
+
+def table1(problem: str) -> list[Method]:
+    """Return the six methods of table 1."""
+    weights = PAPERS[problem]
+    return [
+        Baseline(),
+        BranchyNet(),
+        G(weights.gate),
+        C(weights.compression),
+        GC(*weights.trade_off),
+        GC(*weights.accuracy),
+    ]
+
+
+def positions(problem: str) -> list[Method]:
+    """Return a single layer behind each of the eight blocks."""
+    return [GC(*PAPERS[problem].trade_off, blocks=(block,)) for block in range(1, DEPTH + 1)]
+
+
+def counts(problem: str) -> list[Method]:
+    """Return one to eight layers, spread evenly."""
+    return [GC(*PAPERS[problem].trade_off, blocks=spread(count)) for count in range(1, DEPTH + 1)]
+
+
+def spread(count: int) -> tuple[int, ...]:
+    """Return the blocks behind which so many layers stand, evenly.
+
+    >>> spread(4), spread(1), spread(8)
+    ((2, 4, 6, 8), (4,), (1, 2, 3, 4, 5, 6, 7, 8))
+    """
+    return (4,) if count == 1 else tuple(round((i + 1) * DEPTH / count) for i in range(count))
+
+
+ALPHAS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8)
+BETAS = (0.0, 0.1, 0.25, 0.4, 0.55, 0.72)
+TURNS = (1, 2, 4)
+
+_METHODS = {
+    "table1": table1,
+    "figure-position": positions,
+    "figure-count": counts,
+    "figure-modes": lambda problem: [*positions(problem), counts(problem)[-1]],
+    "figure-alpha": lambda problem: [Baseline(), *(G(alpha) for alpha in ALPHAS)],
+    "figure-beta": lambda problem: [Baseline(), *(GC(0.5, beta) for beta in BETAS)],
+    "figure-weights": lambda problem: [GC(*PAPERS[problem].trade_off)],
+    "figure-gate-input": lambda problem: [GateInput(block, 0.7, 0.6) for block in range(DEPTH)],
+    "figure-two-stages": lambda problem: [
+        GC(0.5, 0.55),
+        *(TwoStage(turn, 0.5, beta) for turn in TURNS for beta in (None, 0.55)),
+    ],
+    "figure-roc": lambda problem: [BranchyNet(), GC(*PAPERS[problem].trade_off)],
+}
+
+EXPERIMENTS: dict[str, Experiment] = {
+    name: Experiment(name, title, problems)
+    for name, title, problems in (
+        ("table1", "six methods on each data set", HERE),
+        ("figure-position", "early stopping and sparsity against the position of one layer", HERE),
+        ("figure-count", "accuracy against the number of layers", ("fashion-mnist", "speech-commands", "wake-word")),
+        ("figure-modes", "independent, incremental and one gate only", ("fashion-mnist", "wake-word")),
+        ("figure-alpha", "the effect of α on network and gate", ("cifar10",)),
+        ("figure-beta", "the effect of β on network and mask", ("cifar10",)),
+        ("figure-weights", "the histogram of φ, and the mask's size when sparsely encoded", ("cifar10",)),
+        ("figure-gate-input", "the effect of the gate's input", ("cifar10",)),
+        ("figure-two-stages", "training in two stages", ("cifar10",)),
+        ("figure-roc", "the gates' curves against BranchyNet's", HERE),
+    )
+}

@@ -1,0 +1,97 @@
+"""Carry out the runs of an experiment: those that nobody has done yet, with progress and the time left."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import mean
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from penstock.experiments.methods import method_key
+from penstock.experiments.runs import Laboratory, Run
+
+PATIENCE_S = 5.0
+"""Between two looks at runs that another process computes."""
+
+
+def reproduce(
+    laboratory: Laboratory,
+    runs: Sequence[Run],
+    *,
+    talk: bool = True,
+    wait: Callable[[float], None] = time.sleep,
+) -> list[dict[str, Any]]:
+    """Return the results of all runs, in their order; compute those that are missing.
+
+    Several processes may do this at once, on the same folders: each takes runs that no other has begun, and waits at
+    the end until all are there.
+    """
+    unique = list(dict.fromkeys(runs))
+    results: dict[Run, dict[str, Any]] = {}
+    clock = Clock()
+    with _bar(talk) as bar:
+        task = bar.add_task("", total=len(unique), now="", left="")
+        while len(results) < len(unique):
+            missing = [run for run in unique if run not in results]
+            before = len(results)
+            for run in missing:
+                bar.update(task, now=_title(run), left=clock.left([r for r in unique if r not in results]))
+                began = time.perf_counter()
+                fresh = run.result(laboratory.results) is None
+                result = laboratory.perform(run)
+                if result is None:
+                    continue
+                if fresh:
+                    clock.note(run, time.perf_counter() - began)
+                results[run] = result
+                bar.update(task, completed=len(results))
+            if len(results) == before:
+                bar.update(task, now=f"waiting for {len(missing)} runs of other processes", left="")
+                wait(PATIENCE_S)
+    return [results[run] for run in runs]
+
+
+@dataclass
+class Clock:
+    """How long runs took, and how long the rest will."""
+
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def note(self, run: Run, seconds: float) -> None:
+        """Remember a run."""
+        self.seconds[run.problem].append(seconds)
+
+    def left(self, runs: Sequence[Run]) -> str:
+        """Return the time that these runs will take, from the runs of their own problem or else of all.
+
+        >>> clock = Clock(); clock.left([])
+        ''
+        """
+        known = [second for taken in self.seconds.values() for second in taken]
+        if not known or not runs:
+            return ""
+        expected = sum(mean(self.seconds.get(run.problem) or known) for run in runs)
+        hours, minutes = divmod(round(expected / 60), 60)
+        return f"about {hours} h {minutes:02d} min left" if hours else f"about {max(1, minutes)} min left"
+
+
+def _title(run: Run) -> str:
+    return f"{run.problem}, {method_key(run.method)}, seed {run.seed}"
+
+
+def _bar(talk: bool) -> Progress:
+    return Progress(
+        MofNCompleteColumn(),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("[dim]{task.fields[now]}"),
+        console=Console(stderr=True),
+        disable=not talk,
+        transient=True,
+    )

@@ -1,0 +1,206 @@
+"""Runs are computed once, by one process, and never lost; what they measure is what a plain count says."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from penstock.baselines import branchynet
+from penstock.data.splits import Labelled, Splits
+from penstock.errors import DataError
+from penstock.experiments import problems, runs
+from penstock.experiments.measure import measure, stream_weights, thresholds_at
+from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G, GateInput, TwoStage, method_key
+from penstock.experiments.paper import EXPERIMENTS, HERE, spread
+from penstock.experiments.reproduce import Clock, reproduce
+from penstock.experiments.runs import Laboratory, Run, build, compute
+from penstock.models import resnet8_1d
+from penstock.surgery import gate
+
+METHODS = [
+    Baseline(),
+    BranchyNet(),
+    G(0.5),
+    C(0.3),
+    GC(0.5, 0.3),
+    GC(0.5, 0.3, (2, 4, 6)),
+    GateInput(0, 0.5, 0.3),
+    GateInput(2, 0.5, 0.3),
+    GateInput(4, 0.5, 0.3),
+    GateInput(7, 0.5, 0.3),
+    TwoStage(1, 0.5, 0.3),
+    TwoStage(1, 0.5, None),
+]
+
+
+def tones(n: int, seed: int) -> Labelled:
+    """A quick problem: noise, or one of two tones in it."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(3, (n,), generator=generator)
+    time_ = torch.arange(32) / 32
+    wave = torch.stack([torch.zeros(32), (12 * time_).sin(), (40 * time_).sin()])
+    x = 2 * wave[y] + 0.7 * torch.randn(n, 32, generator=generator)
+    return Labelled(x.unsqueeze(1), y)
+
+
+def _tones(folder, budget) -> Splits:
+    return Splits(tones(384, 0), tones(300, 1), ("background", "low", "high"))
+
+
+@pytest.fixture(autouse=True)
+def small_problem(monkeypatch) -> None:
+    budget = replace(problems.PROBLEMS["wake-word"].lite, width=4, epochs=2, batch_size=64)
+    problem = problems.Problem("tones", "tones", "ResNet", _tones, resnet8_1d, budget, budget)
+    monkeypatch.setitem(problems.PROBLEMS, "tones", problem)
+    runs._read.cache_clear()
+
+
+@pytest.mark.parametrize("method", METHODS, ids=method_key)
+def test_each_method_trains_and_is_measured(method) -> None:
+    data = problems.PROBLEMS["tones"].data(None, "lite")
+    result = compute(Run("tones", method, 0), data)
+    assert json.loads(json.dumps(result)) == result
+    gated = not isinstance(method, (Baseline, C))
+    assert set(result["test"]["points"]) == ({"even", "lost 0.005", "lost 0.01", "lost 0.02"} if gated else {"even"})
+    assert 0 < result["test"]["accuracy_open"] <= 1
+    assert any(gate_ is not None for gate_ in result["test"]["gates"]) == gated
+    if not gated:
+        assert result["test"]["points"]["even"]["early_stopping"] == 0
+
+
+def test_the_halves_of_a_gate_input_are_where_they_should_be() -> None:
+    data = problems.PROBLEMS["tones"].data(None, "lite")
+    early = build(Run("tones", GateInput(2, 0.5, 0.3), 0), data)
+    assert [layer.gate is not None for layer in early.layers] == [True, False]
+    assert [layer.compression is not None for layer in early.layers] == [False, True]
+    late = build(Run("tones", GateInput(6, 0.5, 0.3), 0), data)
+    assert [layer.gate is not None for layer in late.layers] == [False, True]
+    plain = build(Run("tones", Baseline(), 0), data)
+    x = data.test[0][:5]
+    for net in (early, late):  # masks are full before the training
+        torch.testing.assert_close(net.eval()(x).logits, plain.eval()(x).logits)
+
+
+def test_what_is_measured_is_what_a_plain_count_says() -> None:
+    torch.manual_seed(0)
+    x, y = tones(300, 5)
+    net = gate(resnet8_1d(1, 3, 4), x[:1], at=["blocks.1", "blocks.5"]).eval()
+    for layer in net.layers:
+        layer.gate.threshold.fill_(0.0)
+    thresholds = [0.05, -0.02]
+    result = measure(net, (x, y), positive_share=0.25, points={"mine": thresholds})["points"]["mine"]
+    share = {True: 0.25 / (y > 0).double().mean().item(), False: 0.75 / (y == 0).double().mean().item()}
+    right, stopped = 0.0, []
+    with torch.no_grad():
+        out = net(x)
+    for i in range(len(y)):
+        stops = any(out.gates[k][i].double() < thresholds[k] for k in range(2))
+        label = 0 if stops else int(out.logits[i].argmax())
+        right += share[int(y[i]) > 0] * (label == y[i]) / len(y)
+        stopped.append(stops)
+    negatives = [s for s, label in zip(stopped, y, strict=True) if label == 0]
+    assert result["accuracy"] == pytest.approx(right)
+    assert result["early_stopping"] == pytest.approx(np.mean(negatives))
+    assert result["incremental"][-1]["early_stopping"] == result["early_stopping"]
+    assert result["incremental"][0] == result["independent"][0]
+
+
+def test_thresholds_lose_no_more_than_they_may() -> None:
+    torch.manual_seed(0)
+    x, y = tones(1000, 5)
+    for net in (gate(resnet8_1d(1, 3, 4), x[:1], at=0.4), branchynet(resnet8_1d(1, 3, 4), x[:1])):
+        for lost in (0.0, 0.01, 0.1):
+            point = measure(net.eval(), (x, y), positive_share=None, points={"it": thresholds_at(net, (x, y), lost)})[
+                "points"
+            ]["it"]
+            assert point["positive_lost_rate"] <= lost
+            assert lost == 0 or point["positive_lost_rate"] > lost - 0.01 or point["early_stopping"] < 1
+
+
+def test_the_weights_of_a_stream_have_its_share_and_a_mean_of_one() -> None:
+    positive = torch.tensor([True] * 30 + [False] * 70)
+    weights = stream_weights(positive, 0.1)
+    assert weights.mean().item() == pytest.approx(1)
+    assert weights[positive].sum().item() == pytest.approx(10)
+
+
+def test_a_finished_run_is_never_computed_again(tmp_path, monkeypatch) -> None:
+    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    wanted = [Run("tones", Baseline(), seed) for seed in (0, 1)]
+    first = reproduce(laboratory, wanted, talk=False)
+    monkeypatch.setattr(runs, "compute", lambda *_: pytest.fail("computed again"))
+    assert reproduce(laboratory, wanted, talk=False) == first
+    assert sorted(path.name for path in (tmp_path / "results").rglob("*.json")) == ["seed-0.json", "seed-1.json"]
+    assert not list((tmp_path / "work").rglob("*.ckpt"))
+
+
+def test_the_same_run_gives_the_same_result(tmp_path) -> None:
+    data = problems.PROBLEMS["tones"].data(None, "lite")
+    once, again = (compute(Run("tones", GC(0.5, 0.3), 1), data) for _ in range(2))
+    once.pop("seconds"), again.pop("seconds")
+    assert once == again
+
+
+def test_a_damaged_result_is_said_and_not_overwritten(tmp_path) -> None:
+    run = Run("tones", Baseline(), 0)
+    file = tmp_path / f"{run.key}.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    with pytest.raises(DataError, match=r"seed-0.json is not a result .* delete it, and the run is computed again"):
+        reproduce(Laboratory(tmp_path, work=tmp_path / "work"), [run], talk=False)
+    assert file.read_text() == "{"
+
+
+def _hold(lock: Path, ready) -> None:
+    with runs._lock(lock) as mine:
+        ready.put(mine)
+        time.sleep(60)
+
+
+def test_a_run_that_another_process_computes_is_left_to_it_until_it_dies(tmp_path) -> None:
+    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    run = Run("tones", Baseline(), 0)
+    context = multiprocessing.get_context("spawn")
+    ready = context.Queue()
+    other = context.Process(target=_hold, args=(tmp_path / "work" / f"{run.key}.lock", ready))
+    other.start()
+    assert ready.get(timeout=60)
+    assert laboratory.perform(run) is None
+
+    def kill(_: float) -> None:
+        os.kill(other.pid, signal.SIGKILL)
+        other.join()
+
+    assert reproduce(laboratory, [run], talk=False, wait=kill)[0]["run"]["seed"] == 0
+
+
+def test_the_clock_counts_by_problem() -> None:
+    clock, run = Clock(), Run("tones", Baseline(), 0)
+    clock.note(run, 60)
+    assert clock.left([run] * 3) == "about 3 min left"
+    assert clock.left([replace(run, problem="other")] * 90) == "about 1 h 30 min left"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiments_name_known_problems_and_build_their_networks(name) -> None:
+    experiment = EXPERIMENTS[name]
+    assert set(experiment.problems) <= set(HERE)
+    every = experiment.runs("lite")
+    assert len({run.key for run in every}) == len(set(every)) >= 3
+    with pytest.raises(DataError, match="there is no problem nowhere; known are fashion-mnist"):
+        experiment.runs("lite", ["nowhere"])
+    with pytest.raises(DataError, match="there is no profile 'quick'; known are paper, lite"):
+        experiment.runs("quick")
+
+
+def test_several_layers_are_spread_evenly() -> None:
+    for count in range(2, 9):
+        blocks = spread(count)
+        assert len(set(blocks)) == count and blocks[-1] == 8 and blocks[0] >= 1
