@@ -13,11 +13,30 @@ import torch
 import penstock as ps
 from benchmarks.figures import Figure
 from penstock.data.fashion_mnist import fashion_mnist
+from penstock.data.splits import Splits
 from penstock.models.resnet import resnet8
 
 EPOCHS = 6
 BATCH = 128
+WIDTH = 16
 SEEDS = (0, 1, 2)
+
+
+def trained(data: Splits, seed: int, at: float) -> ps.GatedNetwork:
+    """Return a trained network, gated at a depth (0: plain); a broken training goes on, a finished one is read."""
+    torch.manual_seed(seed)
+    net = ps.gate(resnet8(in_channels=1, classes=6, width=WIDTH), data.train.x[:2], at=at)
+    ps.fit(
+        net,
+        data.train,
+        objective=ps.Objective(alpha=0.5, beta=0.55),
+        epochs=EPOCHS,
+        batch_size=BATCH,
+        seed=seed,
+        folder=Path("runs") / "bench-fashion" / f"{len(net.layers)}-gates-seed-{seed}",
+        progress=False,
+    )
+    return net
 
 
 def measure() -> list[Figure]:
@@ -25,21 +44,7 @@ def measure() -> list[Figure]:
     data = fashion_mnist()
     runs = []
     for seed in SEEDS:
-        torch.manual_seed(seed)
-        model = resnet8(in_channels=1, classes=6, width=16)
-        plain, gated = ps.gate(model, data.train.x[:2], at=0), ps.gate(model, data.train.x[:2], at=0.4)
-        for net in (plain, gated):
-            folder = Path("runs") / "bench-fashion" / f"{len(net.layers)}-gates-seed-{seed}"  # goes on after a break
-            ps.fit(
-                net,
-                data.train,
-                objective=ps.Objective(alpha=0.5, beta=0.55),
-                epochs=EPOCHS,
-                batch_size=BATCH,
-                seed=seed,
-                folder=folder,
-                progress=False,
-            )
+        plain, gated = trained(data, seed, 0), trained(data, seed, 0.4)
         before, after = ps.evaluate(plain, data.test), ps.evaluate(gated, data.test)
         run = {
             "seed": seed,

@@ -42,17 +42,17 @@ class Method(Protocol):
         """Return the network to train; ``model`` stays untouched."""
         ...
 
-    def train(self, net: GatedNetwork, train: Any, *, counts: Sequence[int] | None, **options: Any) -> None:
-        """Train it in place; options are those of `fit`."""
+    def train(self, net: GatedNetwork, train: Any, *, counts: Sequence[int] | None, **options: Any) -> list[str]:
+        """Train it in place and return what `fit` warned of; options are those of `fit`."""
         ...
 
 
 class _Joint:
     """Training of everything at once, by an objective."""
 
-    def train(self, net: GatedNetwork, train: Any, *, counts: Sequence[int] | None, **options: Any) -> None:
+    def train(self, net: GatedNetwork, train: Any, *, counts: Sequence[int] | None, **options: Any) -> list[str]:
         """Train it in place."""
-        fit(net, train, objective=self.objective(counts), **options)
+        return fit(net, train, objective=self.objective(counts), **options).warnings
 
     def objective(self, counts: Sequence[int] | None) -> Objective:
         """Return what is minimised."""
@@ -176,10 +176,11 @@ class TwoStage:
         """Return the gated network; without a compression where there is no β."""
         return (G(self.alpha) if self.beta is None else GC(self.alpha, self.beta)).build(model, example)
 
-    def train(self, net: GatedNetwork, train: Any, *, counts: Sequence[int] | None, **options: Any) -> None:
+    def train(self, net: GatedNetwork, train: Any, *, counts: Sequence[int] | None, **options: Any) -> list[str]:
         """Train it in place, by turns."""
         objective = Objective(alpha=self.alpha, beta=self.beta or 0.0, class_counts=counts)
-        fit_in_two_stages(net, train, switch_every=self.switch_every, objective=objective, **options)
+        turns = fit_in_two_stages(net, train, switch_every=self.switch_every, objective=objective, **options)
+        return turns[-1].warnings
 
 
 def behind(block: int) -> str:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import shutil
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -29,6 +30,7 @@ from penstock.experiments.methods import Method, method_key
 from penstock.experiments.problems import PROBLEMS, Problem
 from penstock.files import write_atomically
 from penstock.network import GatedNetwork
+from penstock.training import CollapseWarning
 
 FORMAT = 1
 
@@ -103,17 +105,19 @@ def compute(run: Run, data: Splits, checkpoints: Path | None = None) -> dict[str
     budget = problem.budget(run.profile)
     began = time.perf_counter()
     net = build(run, data)
-    run.method.train(
-        net,
-        data.train,
-        counts=class_counts(data.train, net.plan.classes) if problem.positive_share else None,
-        epochs=budget.epochs,
-        batch_size=budget.batch_size,
-        optimizer=budget.optimizer,
-        seed=run.seed,
-        folder=checkpoints,
-        progress=False,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)  # they stand in the result
+        warned = run.method.train(
+            net,
+            data.train,
+            counts=class_counts(data.train, net.plan.classes) if problem.positive_share else None,
+            epochs=budget.epochs,
+            batch_size=budget.batch_size,
+            optimizer=budget.optimizer,
+            seed=run.seed,
+            folder=checkpoints,
+            progress=False,
+        )
     seconds = time.perf_counter() - began
     assert data.validation is not None
     points: dict[str, Sequence[float | None]] = {"even": [None if t is None else 0.0 for t in net.thresholds]}
@@ -125,6 +129,7 @@ def compute(run: Run, data: Splits, checkpoints: Path | None = None) -> dict[str
         "run": describe(run),
         "versions": {name: version(name) for name in ("penstock", "torch")},
         "seconds": round(seconds, 1),
+        "warnings": warned,
         "layers": [_layer(net, i) for i in range(len(net.layers))],
         "activation_sparsity": _sparsity(net),
         **{
@@ -144,8 +149,8 @@ def build(run: Run, data: Splits) -> GatedNetwork:
 
 
 def describe(run: Run) -> dict[str, Any]:
-    """Return all that makes a run, as plain values."""
-    return {
+    """Return all that makes a run, as it reads in JSON."""
+    values = {
         "problem": run.problem,
         "method": type(run.method).__name__,
         "settings": asdict(run.method),  # type: ignore[call-overload]
@@ -153,6 +158,7 @@ def describe(run: Run) -> dict[str, Any]:
         "profile": run.profile,
         "budget": asdict(PROBLEMS[run.problem].budget(run.profile)),
     }
+    return json.loads(json.dumps(values))  # type: ignore[no-any-return]
 
 
 def _layer(net: GatedNetwork, i: int) -> dict[str, Any]:

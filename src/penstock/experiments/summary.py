@@ -57,7 +57,7 @@ def summarise(results: Sequence[dict[str, Any]]) -> list[Row]:
 def at_point(result: dict[str, Any], part: str = "test", point: str = POINT) -> dict[str, Any]:
     """Return what was measured at an operating point; networks without a gate have one point only."""
     points: dict[str, Any] = result[part]["points"]
-    return points.get(point, points["even"])  # type: ignore[no-any-return]
+    return points[point if point in points else "even"]  # type: ignore[no-any-return]
 
 
 def _row(group: Sequence[dict[str, Any]]) -> Row:
