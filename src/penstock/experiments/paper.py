@@ -7,7 +7,7 @@ transmission cost is not known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import DataError
@@ -110,7 +110,7 @@ ALPHAS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8)
 BETAS = (0.0, 0.1, 0.25, 0.4, 0.55, 0.72)
 TURNS = (1, 2, 4)
 
-_METHODS = {
+_METHODS: dict[str, Callable[[str], list[Method]]] = {
     "table1": table1,
     "figure-position": positions,
     "figure-count": counts,
