@@ -69,6 +69,9 @@ class Column(torch.nn.Module):
     def forward(self, x, kept=None):
         return x[:, self.column]
 
+    def pass_logit(self, out):
+        return out
+
     def omega(self, labels, background):
         return labels != background
 
