@@ -139,7 +139,9 @@ def to_tensor(picture: Image, standard: Standard) -> Tensor:
 
 
 def _resized(picture: Image, size: int, box: tuple[float, float, float, float]) -> Image:
-    return picture.resize((size, size), _pillow().Resampling.BILINEAR, box=box)
+    left, top, right, bottom = box
+    inside = (max(0.0, left), max(0.0, top), min(right, picture.width), min(bottom, picture.height))  # but for rounding
+    return picture.resize((size, size), _pillow().Resampling.BILINEAR, box=inside)
 
 
 def _uniform(low: float, high: float) -> float:
