@@ -5,12 +5,9 @@ Exit codes: 0 done · 1 Penstock refused (the reason is on standard error) · 2 
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import json
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,10 +22,10 @@ except ModuleNotFoundError as missing:
     sys.exit(f"error: the command penstock needs {missing.name!r}: pip install 'penstock[train]'")
 
 from penstock import calibration, evaluation, storage, surgery, training
+from penstock.arguments import data_of, example_of, folder_of, model_of, one_of, part_of, places_of
 from penstock.data import catalogue
-from penstock.data.batches import Data, batches, class_counts
-from penstock.data.wrist import Windows
-from penstock.errors import DataError, PenstockError
+from penstock.data.batches import batches, class_counts
+from penstock.errors import PenstockError
 from penstock.layers import Both, CompressionOnly, GateOnly, PerChannel, PerElement, PerFeature
 from penstock.objective import Objective
 from penstock.recipe import Adam
@@ -79,7 +76,7 @@ def cuts(
 
     Example: `penstock cuts penstock.models.resnet:resnet8 --shape 1x28x28`
     """
-    found = surgery.cuts(_model(model), _example(shape, dtype))
+    found = surgery.cuts(model_of(model), example_of(shape, dtype))
     _print(as_json, [asdict(cut) for cut in found], cuts_table(found))
 
 
@@ -111,15 +108,15 @@ def train(
 
     Example: `penstock train -m mine:network -d mine:data --at 0.4 --epochs 20 --folder runs/a -o net.safetensors`
     """
-    sets = _data(data)
+    sets = data_of(data)
     torch.manual_seed(seed)  # before the network draws its weights
-    network = _model(model)
+    network = model_of(model)
     example, _ = next(batches(sets["train"], batch_size=2))
     net = surgery.gate(
         network,
         example,
-        after or _at(at),
-        halves=_one_of("halves", halves, HALVES)(_one_of("over", over, GRANULARITIES)()),
+        after or places_of(at),
+        halves=one_of("halves", halves, HALVES)(one_of("over", over, GRANULARITIES)()),
     )
     objective = Objective(
         alpha=alpha, beta=beta, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
@@ -164,10 +161,10 @@ def calibrate(
 
     Example: `penstock calibrate net.safetensors -m mine:network -d mine:data --max-positive-loss 0.01`
     """
-    net = storage.load(network, _model(model))
+    net = storage.load(network, model_of(model))
     certificate = calibration.calibrate(
         net,
-        _part(_data(data), split),
+        part_of(data_of(data), split),
         max_positive_loss=max_positive_loss,
         confidence=confidence,
         progress=not as_json,
@@ -193,10 +190,10 @@ def evaluate(
 
     Example: `penstock evaluate net.safetensors -m mine:network -d mine:data --plots plots/`
     """
-    net = storage.load(network, _model(model))
-    sets = _data(data)
+    net = storage.load(network, model_of(model))
+    sets = data_of(data)
     measured = evaluation.evaluate(
-        net, _part(sets, split), ratios=ratio or (9, 99), class_names=sets.get("class_names"), progress=not as_json
+        net, part_of(sets, split), ratios=ratio or (9, 99), class_names=sets.get("class_names"), progress=not as_json
     )
     if out is not None:
         measured.save(out)
@@ -240,9 +237,9 @@ def reproduce(
         _print(as_json, shown, experiments_table(list(EXPERIMENTS.values())))
         return
     named = list(EXPERIMENTS) if what == ["all"] else what
-    chosen = [_one_of("what", name, EXPERIMENTS) for name in named]
+    chosen = [one_of("what", name, EXPERIMENTS) for name in named]
     runs = [run for experiment in chosen for run in experiment.runs(profile, only)]
-    laboratory = Laboratory(results, tuple(_folder_of(text) for text in data or ()), work)
+    laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
     found = carry_out(laboratory, runs, talk=not as_json)
     _print(as_json, found, results_table(summarise(found)), f"Written: {results}")
 
@@ -337,81 +334,3 @@ def _data_tables(rows: list[catalogue.Row]) -> list[Table]:
         what.add_row(row.name, "no" if row.found is None else "yes", row.size, row.licence, row.description)
         where.add_row(row.name, Text(row.get if row.found is None else row.found))
     return [what, where]
-
-
-def _object(name: str, what: str) -> Any:
-    """Return what a name like package.module:function stands for, called if it can be."""
-    module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute):
-        raise DataError(
-            f"{what} {name!r} is not understood: give package.module:function, such as mypackage.nets:wake_word."
-        )
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise DataError(
-            f"{what} {name!r}: no module {error.name!r}. It is looked for in the working directory ({os.getcwd()}) and "
-            "among installed packages."
-        ) from error
-    except AttributeError as error:
-        raise DataError(f"{what} {name!r}: the module {module} has no {attribute!r}.") from error
-    return found() if callable(found) and not isinstance(found, torch.nn.Module) else found
-
-
-def _model(name: str) -> torch.nn.Module:
-    model = _object(name, "the model")
-    if not isinstance(model, torch.nn.Module):
-        raise DataError(f"the model {name!r} gives a {type(model).__name__}; a torch.nn.Module is wanted.")
-    return model
-
-
-def _data(name: str) -> Mapping[str, Any]:
-    found = _object(name, "the data")
-    sets = found if isinstance(found, Mapping) else dict(inspect.getmembers(found, lambda part: not callable(part)))
-    if "train" not in sets:
-        raise DataError(
-            f"the data {name!r} has no 'train'; a dict or an object with train, validation and test is wanted."
-        )
-    return {key: part.samples if isinstance(part, Windows) else part for key, part in sets.items()}
-
-
-def _part(sets: Mapping[str, Any], split: str) -> Data:
-    if split not in sets:
-        known = ", ".join(key for key in ("train", "validation", "test") if key in sets)
-        raise DataError(f"the data has no part {split!r}; it has {known}.")
-    return sets[split]
-
-
-def _example(shape: str, dtype: str) -> torch.Tensor:
-    try:
-        sizes = [int(size) for size in shape.replace(",", "x").split("x")]
-        return torch.zeros((1, *sizes), dtype=getattr(torch, dtype))
-    except (ValueError, AttributeError, TypeError, RuntimeError) as error:
-        raise DataError(
-            f"--shape {shape} --dtype {dtype} is not understood: give the shape of one sample, such as 1x28x28, and a "
-            "torch type, such as float32 or int64."
-        ) from error
-
-
-def _at(text: str) -> int | list[float | str]:
-    """Understand a count ("3"), or depths ("0.2,0.4")."""
-    try:
-        return int(text) if text.isdigit() else [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise DataError(
-            f"--at {text} is not understood: give depths such as 0.4 or 0.2,0.4, or a count such as 3. A module is "
-            "named with --after."
-        ) from error
-
-
-def _folder_of(text: str) -> tuple[str, Path]:
-    problem, equals, folder = text.partition("=")
-    if not equals or not folder:
-        raise DataError(f"--data {text} is not understood: give problem=folder, such as cifar10=sets/cifar10.")
-    return problem, Path(folder)
-
-
-def _one_of(option: str, name: str, table: Mapping[str, Any]) -> Any:
-    if name not in table:
-        raise DataError(f"--{option} {name} is not known; known are {', '.join(table)}.")
-    return table[name]
