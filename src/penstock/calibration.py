@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +79,7 @@ def calibrate(
     level, allowed = weakest_allowed(levels, max_positive_loss, confidence)
     thresholds: list[float | None] = [None if layer.gate is None else -math.inf for layer in net.layers]
     for i, threshold in zip(chosen, path.thresholds(level), strict=True):
-        thresholds[i] = math.floor(threshold * 10**DECIMALS) / 10**DECIMALS
+        thresholds[i] = rounded_down(threshold)
     net.thresholds = thresholds
     passed = cascade(gates, thresholds, chosen, samples=len(labels)).numpy() < 0
     survivors = _of_events(passed[testing].astype(float), event[testing])
@@ -92,6 +92,15 @@ def calibrate(
         thresholds=tuple(thresholds),
     )
     return net.certificate
+
+
+def rounded_down(threshold: float) -> float:
+    """Return a threshold that no positive at its own level misses by rounding.
+
+    >>> rounded_down(0.12345678), rounded_down(-0.12345678)
+    (0.1234, -0.1235)
+    """
+    return math.floor(threshold * 10**DECIMALS) / 10**DECIMALS
 
 
 def weakest_allowed(levels: np.ndarray, max_positive_loss: float, confidence: float) -> tuple[float, int]:
@@ -161,14 +170,37 @@ class Path:
 
 
 @dataclass(frozen=True)
-class _OneGate:
+class OneGate:
     """The path of one gate: its score is its level."""
 
     def levels(self, scores: np.ndarray) -> np.ndarray:
+        """Return the level at which each sample is first stopped: (n, 1) -> (n,)."""
         return scores[:, 0]
 
     def thresholds(self, level: float) -> list[float]:
+        """Return the gate's threshold at a level."""
         return [level]
+
+
+def best_path(positives: np.ndarray, price: Callable[[list[float]], float]) -> Path | OneGate:
+    """Return the path along which what may be lost is shared best among the gates.
+
+    Args:
+        positives: (n, gates), scores of positives: losses are counted on them.
+        price: of a choice of thresholds; the path with the lowest sum at `TYPICAL_LOSSES` is taken.
+    """
+    gates = positives.shape[1]
+    if gates == 1:
+        return OneGate()
+    knots = tuple(np.unique(positives[:, i]) for i in range(gates))
+    best, best_price = Path(knots, (1.0,) * gates), math.inf
+    for weights in _ways_to_share(gates):
+        path = Path(knots, weights)
+        levels = np.quantile(path.levels(positives), TYPICAL_LOSSES)
+        total = sum(price(path.thresholds(level)) for level in levels.tolist())
+        if total < best_price:
+            best, best_price = path, total
+    return best
 
 
 def _path(
@@ -177,23 +209,16 @@ def _path(
     scores: np.ndarray,
     positive: np.ndarray,
     event: np.ndarray,
-) -> tuple[np.ndarray, Path | _OneGate]:
+) -> tuple[np.ndarray, Path | OneGate]:
     """Return which positives are left for the test, and the path."""
     if len(chosen) == 1:
-        return positive, _OneGate()
+        return positive, OneGate()
     events = np.unique(event[positive])
     picked = np.random.default_rng(0).permutation(events)[: _shaping(len(events))]
     shaping = positive & np.isin(event, picked)
-    knots = tuple(np.unique(scores[shaping, i]) for i in range(len(chosen)))
     negatives, macs = scores[~positive], _macs_of_stops(net, chosen)
-    best, best_cost = Path(knots, (1.0,) * len(chosen)), math.inf
-    for weights in _ways_to_share(len(chosen)):
-        path = Path(knots, weights)
-        levels = np.quantile(path.levels(scores[shaping]), TYPICAL_LOSSES)
-        cost = sum(_mean_macs(macs, negatives, path.thresholds(level)) for level in levels.tolist())
-        if cost < best_cost:
-            best, best_cost = path, cost
-    return positive & ~shaping, best
+    path = best_path(scores[shaping], lambda thresholds: _mean_macs(macs, negatives, thresholds))
+    return positive & ~shaping, path
 
 
 def _ways_to_share(gates: int) -> list[tuple[float, ...]]:

@@ -16,7 +16,7 @@ from penstock.baselines import branchynet
 from penstock.data.splits import Labelled, Splits
 from penstock.errors import DataError
 from penstock.experiments import problems, runs
-from penstock.experiments.measure import measure, stream_weights, thresholds_at
+from penstock.experiments.measure import LOST, choose, measure, stream_weights
 from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G, GateInput, TwoStage, method_key
 from penstock.experiments.paper import EXPERIMENTS, HERE, spread
 from penstock.experiments.reproduce import Clock, reproduce
@@ -95,7 +95,9 @@ def test_what_is_measured_is_what_a_plain_count_says() -> None:
     for layer in net.layers:
         layer.gate.threshold.fill_(0.0)
     thresholds = [0.05, -0.02]
-    result = measure(net, (x, y), positive_share=0.25, points={"mine": thresholds})["points"]["mine"]
+    choices = choose(net, (x, y))._replace(points={"even": thresholds})
+    measured = measure(net, (x, y), choices, positive_share=0.25)
+    result = measured["points"]["even"]
     share = {True: 0.25 / (y > 0).double().mean().item(), False: 0.75 / (y == 0).double().mean().item()}
     right, stopped = 0.0, []
     with torch.no_grad():
@@ -108,20 +110,44 @@ def test_what_is_measured_is_what_a_plain_count_says() -> None:
     negatives = [s for s, label in zip(stopped, y, strict=True) if label == 0]
     assert result["accuracy"] == pytest.approx(right)
     assert result["early_stopping"] == pytest.approx(np.mean(negatives))
-    assert result["incremental"][-1]["early_stopping"] == result["early_stopping"]
-    assert result["incremental"][0] == result["independent"][0]
+    modes = measured["modes"]
+    assert modes["incremental"][-1]["early_stopping"] == result["early_stopping"]
+    assert modes["independent"][0].items() <= modes["incremental"][0].items()
+    assert modes["incremental"][0]["early_stopping_at"] == measured["gates"][0]["early_stopping_at"]
 
 
 def test_thresholds_lose_no_more_than_they_may() -> None:
     torch.manual_seed(0)
     x, y = tones(1000, 5)
-    for net in (gate(resnet8_1d(1, 3, 4), x[:1], at=0.4), branchynet(resnet8_1d(1, 3, 4), x[:1])):
-        for lost in (0.0, 0.01, 0.1):
-            point = measure(net.eval(), (x, y), positive_share=None, points={"it": thresholds_at(net, (x, y), lost)})[
-                "points"
-            ]["it"]
-            assert point["positive_lost_rate"] <= lost
-            assert lost == 0 or point["positive_lost_rate"] > lost - 0.01 or point["early_stopping"] < 1
+    model = resnet8_1d(1, 3, 4)
+    for net in (gate(model, x[:1], at=0.4), gate(model, x[:1], at=[0.2, 0.4, 0.7]), branchynet(model, x[:1])):
+        choices = choose(net.eval(), (x, y))
+        points = measure(net, (x, y), choices, positive_share=None)["points"]
+        for lost in LOST:
+            point = points[f"lost {lost:g}"]
+            assert lost - 0.005 < point["positive_lost_rate"] <= lost or point["early_stopping"] == 1
+        assert points["lost 0.005"]["early_stopping"] <= points["lost 0.02"]["early_stopping"]
+
+
+def test_a_cascade_is_compared_at_the_loss_of_all_its_gates() -> None:
+    """The early stopping that a result names is what the path's thresholds do, at the loss that it names."""
+    torch.manual_seed(0)
+    x, y = tones(1000, 5)
+    net = gate(resnet8_1d(1, 3, 4), x[:1], at=[0.2, 0.4, 0.7]).eval()
+    choices = choose(net, (x, y))
+    x, y = tones(1000, 6)
+    incremental = measure(net, (x, y), choices, positive_share=None)["modes"]["incremental"]
+    with torch.no_grad():
+        gates = torch.stack(net(x).gates, 1).double().numpy()
+    for k, path in enumerate(choices.incremental):
+        scores = gates[:, : k + 1]
+        for lost in LOST:
+            level = sorted(path.levels(scores[y > 0]))[int(lost * int((y > 0).sum()))]
+            thresholds = [t - 1e-9 for t in path.thresholds(level)]
+            stopped = torch.tensor([any(s < t for s, t in zip(row, thresholds, strict=True)) for row in scores])
+            assert stopped[y > 0].double().mean().item() <= lost
+            said = incremental[k]["early_stopping_at"][f"{lost:g}"]
+            assert said == pytest.approx(stopped[y == 0].double().mean().item(), abs=0.003)
 
 
 def test_the_weights_of_a_stream_have_its_share_and_a_mean_of_one() -> None:
@@ -139,6 +165,16 @@ def test_a_finished_run_is_never_computed_again(tmp_path, monkeypatch) -> None:
     assert reproduce(laboratory, wanted, talk=False) == first
     assert sorted(path.name for path in (tmp_path / "results").rglob("*.json")) == ["seed-0.json", "seed-1.json"]
     assert not list((tmp_path / "work").rglob("*.ckpt"))
+
+
+def test_results_of_another_budget_are_not_taken(tmp_path, monkeypatch) -> None:
+    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    run = Run("tones", Baseline(), 0)
+    reproduce(laboratory, [run], talk=False)
+    problem = problems.PROBLEMS["tones"]
+    monkeypatch.setitem(problems.PROBLEMS, "tones", replace(problem, lite=replace(problem.lite, epochs=3)))
+    with pytest.raises(DataError, match=r"was computed with another budget, .*'epochs': 2.* than the present one, .*3"):
+        reproduce(laboratory, [run], talk=False)
 
 
 def test_the_same_run_gives_the_same_result(tmp_path) -> None:

@@ -2,12 +2,15 @@
 
 An exit threshold can buy any early stopping, so gates are compared as curves: by their AUC, and by the early stopping
 at equal positives lost (`LOST`). Where a single point is wanted, its thresholds were chosen on validation data.
+
+Several gates share what may be lost. How they share it is fixed on validation data (`incremental`), as a path along
+which all thresholds move together; on it a cascade has one curve like a single gate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -15,6 +18,7 @@ from torch import Tensor
 
 from penstock import metrics
 from penstock.baselines.branchynet import Exit, exits
+from penstock.calibration import OneGate, Path, best_path, rounded_down
 from penstock.data.batches import Data
 from penstock.network import GatedNetwork
 from penstock.outcomes import cascade, collect
@@ -22,64 +26,63 @@ from penstock.outcomes import cascade, collect
 LOST = (0.005, 0.01, 0.02)
 """Shares of positives lost at which gates are compared."""
 
-CURVE_POINTS = 101
+Thresholds: TypeAlias = Sequence[float | None]
+
+NEGATIVES_PASSED = np.concatenate([np.linspace(0, 0.1, 51), np.linspace(0.11, 1, 90)])
+"""Where the curve of a gate is kept: finer where gates work."""
 
 
-def thresholds_at(net: GatedNetwork, validation: Data, lost: float) -> list[float | None]:
-    """Return each gate's highest threshold that, alone, loses at most this share of the validation positives."""
+class Choices(NamedTuple):
+    """What is chosen on validation data, before anything is tested.
+
+    Attributes:
+        points: thresholds by the name of the operating point: "even" is a probability of ½ at each gate, "lost 0.01"
+            loses 1 % of the validation positives in the whole cascade.
+        incremental: of the first gate, of the first two, and so on: how they share what may be lost.
+    """
+
+    points: dict[str, Thresholds]
+    incremental: list[Path | OneGate]
+
+
+def choose(net: GatedNetwork, validation: Data) -> Choices:
+    """Choose operating points and the cascades' paths."""
+    points: dict[str, Thresholds] = {"even": [None if t is None else 0.0 for t in net.thresholds]}
+    gated = sorted(net.active())
+    if not gated:
+        return Choices(points, [])
     labels, _, gates = collect(net, validation)
-    chosen: list[float | None] = []
-    for layer, logit in zip(net.layers, gates, strict=True):
-        if layer.gate is None or logit is None:
-            chosen.append(None)
-            continue
-        positives = logit[layer.gate.omega(labels, net.background)].double().sort().values
-        chosen.append(positives[int(lost * len(positives))].item())  # what is below it is lost
-    return chosen
+    scores, positive = _scores(gates, gated), (labels != net.background).numpy()
+    negatives = scores[~positive]
+
+    def passed(thresholds: list[float]) -> float:
+        return float((negatives[:, : len(thresholds)] >= np.array(thresholds)).all(1).mean())
+
+    paths = [best_path(scores[positive, : k + 1], passed) for k in range(len(gated))]
+    levels = np.sort(paths[-1].levels(scores[positive]))
+    for lost in LOST:
+        at_level = paths[-1].thresholds(float(levels[int(lost * len(levels))]))  # what is below it is lost
+        chosen: list[float | None] = [None] * len(net.layers)
+        for i, threshold in zip(gated, at_level, strict=True):
+            chosen[i] = threshold if len(gated) == 1 else rounded_down(threshold)
+        points[f"lost {lost:g}"] = chosen
+    return Choices(points, paths)
 
 
-def measure(
-    net: GatedNetwork,
-    data: Data,
-    *,
-    positive_share: float | None,
-    points: dict[str, Sequence[float | None]],
-) -> dict[str, Any]:
+def measure(net: GatedNetwork, data: Data, choices: Choices, *, positive_share: float | None) -> dict[str, Any]:
     """Return accuracy, early stopping and positives lost at each operating point, and each gate's curve.
 
     Args:
+        choices: made on validation data.
         positive_share: of the stream that accuracies are meant for; None for the data's own.
-        points: thresholds by the name of the operating point. Each gate alone is measured at its threshold, and all
-            of them together.
     """
     labels, logits, gates = collect(net, data)
-    weights = stream_weights(labels != net.background, positive_share)
-    predicted = logits.argmax(1)
-    result: dict[str, Any] = {
-        "samples": len(labels),
-        "positives": int((labels != net.background).sum()),
-        "accuracy_open": _mean(predicted == labels, weights),
-        "gates": [_curve(net, i, labels, logit) for i, logit in enumerate(gates)],
-        "points": {},
-    }
-    for name, thresholds in points.items():
-        result["points"][name] = _point(net, data, labels, predicted, gates, thresholds, weights)
-    return result
-
-
-def _point(
-    net: GatedNetwork,
-    data: Data,
-    labels: Tensor,
-    predicted: Tensor,
-    gates: Sequence[Tensor | None],
-    thresholds: Sequence[float | None],
-    weights: Tensor,
-) -> dict[str, Any]:
     positive = labels != net.background
+    weights = stream_weights(positive, positive_share)
+    predicted = logits.argmax(1)
     gated = sorted(net.active())
 
-    def stopping(active: Sequence[int]) -> dict[str, float]:
+    def stopping(thresholds: Thresholds, active: Sequence[int]) -> dict[str, float]:
         stopped = cascade(gates, thresholds, active, samples=len(labels)) >= 0
         label = predicted.masked_fill(stopped, net.background)
         return {
@@ -89,33 +92,62 @@ def _point(
             "negative_correction_rate": (stopped & (predicted != labels))[~positive].double().mean().item(),
         }
 
-    point: dict[str, Any] = {"thresholds": list(thresholds), **stopping(gated)}
-    if any(isinstance(layer.gate, Exit) for layer in net.layers):
-        before = net.thresholds
-        net.thresholds = thresholds
-        point["accuracy"] = _mean(exits(net, data).predicted == labels, weights)  # with the labels of its exit
-        net.thresholds = before
+    points: dict[str, Any] = {}
+    for name, thresholds in choices.points.items():
+        points[name] = {"thresholds": list(thresholds), **stopping(thresholds, gated)}
+        if any(isinstance(layer.gate, Exit) for layer in net.layers):  # it answers with the labels of its exit
+            points[name]["accuracy"] = _mean(_with_exits(net, data, thresholds) == labels, weights)
+    result: dict[str, Any] = {
+        "samples": len(labels),
+        "positives": int(positive.sum()),
+        "accuracy_open": _mean(predicted == labels, weights),
+        "points": points,
+        "gates": [_curve(logit, positive) if i in gated else None for i, logit in enumerate(gates)],
+    }
     if len(gated) > 1:
-        point["independent"] = [stopping([i]) for i in gated]
-        point["incremental"] = [stopping(gated[: k + 1]) for k in range(len(gated))]
-    return point
+        even = choices.points["even"]
+        result["modes"] = {
+            "independent": [stopping(even, [i]) for i in gated],
+            "incremental": [
+                {
+                    **stopping(even, gated[: k + 1]),
+                    **_at_equal_loss(path.levels(_scores(gates, gated[: k + 1])), positive),
+                }
+                for k, path in enumerate(choices.incremental)
+            ],
+        }
+    return result
 
 
-def _curve(net: GatedNetwork, i: int, labels: Tensor, logit: Tensor | None) -> dict[str, Any] | None:
-    gate = net.layers[i].gate
-    if gate is None or logit is None:
-        return None
-    positive = gate.omega(labels, net.background)
-    passed = np.linspace(0, 1, CURVE_POINTS)
+def _scores(gates: Sequence[Tensor | None], gated: Sequence[int]) -> np.ndarray:
+    """Return the gates' logits side by side: (samples, gates)."""
+    return np.stack([gates[i].double().numpy() for i in gated], axis=1)  # type: ignore[union-attr]
+
+
+def _with_exits(net: GatedNetwork, data: Data, thresholds: Thresholds) -> Tensor:
+    before = net.thresholds
+    net.thresholds = thresholds
+    predicted = exits(net, data).predicted
+    net.thresholds = before
+    return predicted
+
+
+def _curve(logit: Tensor | None, positive: Tensor) -> dict[str, Any]:
+    assert logit is not None
     false, true = metrics.roc(logit, positive)
     return {
         "auc": metrics.auc(logit, positive),
-        "early_stopping_at": {f"{lost:g}": 1 - metrics.pass_through_at(logit, positive, lost) for lost in LOST},
+        **_at_equal_loss(logit, positive),
         "roc": {
-            "negatives_passed": passed.round(4).tolist(),
-            "positives_passed": np.interp(passed, false.numpy(), true.numpy()).round(5).tolist(),
+            "negatives_passed": NEGATIVES_PASSED.round(4).tolist(),
+            "positives_passed": np.interp(NEGATIVES_PASSED, false.numpy(), true.numpy()).round(5).tolist(),
         },
     }
+
+
+def _at_equal_loss(levels: Tensor | np.ndarray, positive: Tensor) -> dict[str, Any]:
+    scores = torch.as_tensor(levels)
+    return {"early_stopping_at": {f"{lost:g}": 1 - metrics.pass_through_at(scores, positive, lost) for lost in LOST}}
 
 
 def stream_weights(positive: Tensor, positive_share: float | None) -> Tensor:

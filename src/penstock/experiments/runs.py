@@ -11,7 +11,7 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -25,7 +25,7 @@ from torch import Tensor
 from penstock.data.batches import class_counts
 from penstock.data.splits import Splits
 from penstock.errors import DataError
-from penstock.experiments.measure import LOST, measure, thresholds_at
+from penstock.experiments.measure import choose, measure
 from penstock.experiments.methods import Method, method_key
 from penstock.experiments.problems import PROBLEMS, Problem
 from penstock.files import write_atomically
@@ -62,9 +62,15 @@ class Run:
         if not file.exists():
             return None
         try:
-            return json.loads(file.read_text())  # type: ignore[no-any-return]
+            found: dict[str, Any] = json.loads(file.read_text())
         except ValueError as error:
             raise DataError(f"{file} is not a result ({error}): delete it, and the run is computed again.") from error
+        if found["run"] != describe(self):
+            raise DataError(
+                f"{file} was computed with another budget, {found['run']['budget']}, than the present one, "
+                f"{describe(self)['budget']}: move it away, or give another folder for the results."
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -120,9 +126,7 @@ def compute(run: Run, data: Splits, checkpoints: Path | None = None) -> dict[str
         )
     seconds = time.perf_counter() - began
     assert data.validation is not None
-    points: dict[str, Sequence[float | None]] = {"even": [None if t is None else 0.0 for t in net.thresholds]}
-    if net.active():
-        points |= {f"lost {share:g}": thresholds_at(net, data.validation, share) for share in LOST}
+    choices = choose(net, data.validation)
     parts = {"validation": data.validation, "test": data.test}
     return {
         "format": FORMAT,
@@ -133,7 +137,7 @@ def compute(run: Run, data: Splits, checkpoints: Path | None = None) -> dict[str
         "layers": [_layer(net, i) for i in range(len(net.layers))],
         "activation_sparsity": _sparsity(net),
         **{
-            part: measure(net, samples, positive_share=problem.positive_share, points=points)
+            part: measure(net, samples, choices, positive_share=problem.positive_share)
             for part, samples in parts.items()
         },
     }
