@@ -68,7 +68,9 @@ def test_each_method_trains_and_is_measured(method) -> None:
     result = compute(Run("tones", method, 0), data)
     assert json.loads(json.dumps(result)) == result
     gated = not isinstance(method, (Baseline, C))
-    assert set(result["test"]["points"]) == ({"even", "lost 0.005", "lost 0.01", "lost 0.02"} if gated else {"even"})
+    assert set(result["test"]["points"]) == (
+        {"even", "accurate", "lost 0.005", "lost 0.01", "lost 0.02"} if gated else {"even"}
+    )
     assert 0 < result["test"]["accuracy_open"] <= 1
     assert any(gate_ is not None for gate_ in result["test"]["gates"]) == gated
     if not gated:

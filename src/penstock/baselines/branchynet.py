@@ -99,21 +99,47 @@ class ExitOutcome(NamedTuple):
     left_at: Tensor
 
 
+class Heard(NamedTuple):
+    """What the exits and the end say of each sample, before any threshold.
+
+    Shapes:
+        labels, at_end: (n,); at_exits, entropy: (n, exits), the entropy as it is held against a threshold.
+    """
+
+    labels: Tensor
+    at_end: Tensor
+    at_exits: Tensor
+    entropy: Tensor
+
+
 @torch.no_grad()
+def hear(net: GatedNetwork, data: Data, *, batch_size: int = 256) -> Heard:
+    """Ask all exits and the end about every sample."""
+    rows: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    with mode(net, training=False):
+        for x, y in batches(data, batch_size=batch_size):
+            out = net(x)
+            said = [logits for logits in out.gates if logits is not None]
+            sure = [relative_entropy(logits).clamp(SURE, 1 - SURE).logit().double() for logits in said]
+            at_exits = torch.stack([logits.argmax(1) for logits in said], 1)
+            rows.append((y, out.logits.argmax(1), at_exits, torch.stack(sure, 1)))
+    return Heard(*(torch.cat(column) for column in zip(*rows, strict=True)))
+
+
+def leave(heard: Heard, thresholds: Sequence[float | None]) -> ExitOutcome:
+    """Let each sample leave by the first exit that is sure of it: whose entropy is below its threshold."""
+    predicted, left_at = heard.at_end, torch.full_like(heard.at_end, -1)
+    for i in reversed(range(len(thresholds))):
+        threshold = thresholds[i]
+        assert threshold is not None
+        sure = heard.entropy[:, i] < threshold
+        predicted, left_at = torch.where(sure, heard.at_exits[:, i], predicted), left_at.masked_fill(sure, i)
+    return ExitOutcome(heard.labels, predicted, left_at)
+
+
 def exits(net: GatedNetwork, data: Data, *, batch_size: int = 256) -> ExitOutcome:
     """Run BranchyNet as it is meant: whatever an exit is sure of leaves there, with the exit's label.
 
     The exits' entropy thresholds are those of the network's gates.
     """
-    rows: list[tuple[Tensor, Tensor, Tensor]] = []
-    with mode(net, training=False):
-        for x, y in batches(data, batch_size=batch_size):
-            out = net(x)
-            predicted, left_at = out.logits.argmax(1), torch.full((len(x),), -1)
-            for i in reversed(range(len(net.layers))):
-                said, threshold = out.gates[i], net.thresholds[i]
-                assert said is not None and threshold is not None
-                sure = relative_entropy(said).clamp(SURE, 1 - SURE).logit().double() < threshold
-                predicted, left_at = torch.where(sure, said.argmax(1), predicted), left_at.masked_fill(sure, i)
-            rows.append((y, predicted, left_at))
-    return ExitOutcome(*(torch.cat(column) for column in zip(*rows, strict=True)))
+    return leave(hear(net, data, batch_size=batch_size), net.thresholds)

@@ -10,6 +10,7 @@ which all thresholds move together; on it a cascade has one curve like a single 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from penstock import metrics
-from penstock.baselines.branchynet import Exit, exits
+from penstock.baselines.branchynet import Exit, Heard, hear, leave
 from penstock.calibration import OneGate, Path, best_path, rounded_down
 from penstock.data.batches import Data
 from penstock.network import GatedNetwork
@@ -28,6 +29,12 @@ LOST = (0.005, 0.01, 0.02)
 
 Thresholds: TypeAlias = Sequence[float | None]
 
+SLACK = 0.001
+"""What accuracy may fall below its best at the point "accurate"; smaller differences are noise."""
+
+TRIED = 401
+"""Thresholds tried for it."""
+
 NEGATIVES_PASSED = np.concatenate([np.linspace(0, 0.1, 51), np.linspace(0.11, 1, 90)])
 """Where the curve of a gate is kept: finer where gates work."""
 
@@ -36,8 +43,9 @@ class Choices(NamedTuple):
     """What is chosen on validation data, before anything is tested.
 
     Attributes:
-        points: thresholds by the name of the operating point: "even" is a probability of ½ at each gate, "lost 0.01"
-            loses 1 % of the validation positives in the whole cascade.
+        points: thresholds by the name of the operating point. "even" is a probability of ½ at each gate (for an exit,
+            half of the highest entropy); "accurate" stops as much as it can while the accuracy stays within `SLACK` of
+            the best that any threshold gives; "lost 0.01" loses 1 % of the positives in the whole cascade.
         incremental: of the first gate, of the first two, and so on: how they share what may be lost.
     """
 
@@ -45,28 +53,95 @@ class Choices(NamedTuple):
     incremental: list[Path | OneGate]
 
 
-def choose(net: GatedNetwork, validation: Data) -> Choices:
+@dataclass(frozen=True)
+class Said:
+    """What a network says of every sample of some data.
+
+    Attributes:
+        labels: the truth.
+        predicted: the network's answer where nothing is stopped.
+        gates: each layer's gate logits.
+        gated: the layers that have a gate.
+        background: the answer where a gate stops a sample.
+        weights: of the samples in an accuracy.
+        heard: for BranchyNet, whose exits answer with labels of their own.
+    """
+
+    labels: Tensor
+    predicted: Tensor
+    gates: list[Tensor | None]
+    gated: list[int]
+    background: int
+    weights: Tensor
+    heard: Heard | None
+
+    @classmethod
+    def of(cls, net: GatedNetwork, data: Data, positive_share: float | None) -> Said:
+        """Run the network over the data."""
+        labels, logits, gates = collect(net, data)
+        weights = stream_weights(labels != net.background, positive_share)
+        heard = hear(net, data) if any(isinstance(layer.gate, Exit) for layer in net.layers) else None
+        return cls(labels, logits.argmax(1), gates, sorted(net.active()), net.background, weights, heard)
+
+    @property
+    def positive(self) -> Tensor:
+        """Which samples are of interest."""
+        return self.labels != self.background
+
+    def scores(self, gates: int) -> np.ndarray:
+        """Return the logits of the first so many gates, side by side: (samples, gates)."""
+        return np.stack([self.gates[i].double().numpy() for i in self.gated[:gates]], axis=1)  # type: ignore[union-attr]
+
+    def stopped(self, thresholds: Thresholds, active: Sequence[int] | None = None) -> Tensor:
+        """Return which samples some gate stops."""
+        return cascade(self.gates, thresholds, self.gated if active is None else active, samples=len(self.labels)) >= 0
+
+    def accuracy(self, thresholds: Thresholds, active: Sequence[int] | None = None) -> float:
+        """Return the share of right answers with gates."""
+        if self.heard is not None:
+            answers = leave(self.heard, thresholds).predicted
+        else:
+            answers = self.predicted.masked_fill(self.stopped(thresholds, active), self.background)
+        return self.mean(answers == self.labels)
+
+    def mean(self, correct: Tensor) -> float:
+        """Return the mean over the stream that accuracies are meant for."""
+        return (correct.double() * self.weights).mean().item()
+
+
+def choose(net: GatedNetwork, validation: Data, positive_share: float | None = None) -> Choices:
     """Choose operating points and the cascades' paths."""
     points: dict[str, Thresholds] = {"even": [None if t is None else 0.0 for t in net.thresholds]}
-    gated = sorted(net.active())
-    if not gated:
+    said = Said.of(net, validation, positive_share)
+    if not said.gated:
         return Choices(points, [])
-    labels, _, gates = collect(net, validation)
-    scores, positive = _scores(gates, gated), (labels != net.background).numpy()
+    positive, count = said.positive.numpy(), len(said.gated)
+    scores = said.scores(count)
     negatives = scores[~positive]
 
     def passed(thresholds: list[float]) -> float:
         return float((negatives[:, : len(thresholds)] >= np.array(thresholds)).all(1).mean())
 
-    paths = [best_path(scores[positive, : k + 1], passed) for k in range(len(gated))]
-    levels = np.sort(paths[-1].levels(scores[positive]))
-    for lost in LOST:
-        at_level = paths[-1].thresholds(float(levels[int(lost * len(levels))]))  # what is below it is lost
+    paths = [best_path(scores[positive, : k + 1], passed) for k in range(count)]
+
+    def at_level(level: float) -> Thresholds:
         chosen: list[float | None] = [None] * len(net.layers)
-        for i, threshold in zip(gated, at_level, strict=True):
-            chosen[i] = threshold if len(gated) == 1 else rounded_down(threshold)
-        points[f"lost {lost:g}"] = chosen
+        for i, threshold in zip(said.gated, paths[-1].thresholds(level), strict=True):
+            chosen[i] = threshold if count == 1 else rounded_down(threshold)
+        return chosen
+
+    levels = paths[-1].levels(scores)
+    points["accurate"] = _accurate(said, [at_level(level) for level in np.quantile(levels, np.linspace(0, 1, TRIED))])
+    weakest = np.sort(levels[positive])
+    for lost in LOST:
+        points[f"lost {lost:g}"] = at_level(float(weakest[int(lost * len(weakest))]))  # what is below it is lost
     return Choices(points, paths)
+
+
+def _accurate(said: Said, ways: Sequence[Thresholds]) -> Thresholds:
+    """Return the last of ever higher thresholds whose accuracy is within `SLACK` of the best."""
+    accuracies = np.array([said.accuracy(thresholds) for thresholds in ways])
+    return ways[int(np.flatnonzero(accuracies >= accuracies.max() - SLACK)[-1])]
 
 
 def measure(net: GatedNetwork, data: Data, choices: Choices, *, positive_share: float | None) -> dict[str, Any]:
@@ -76,60 +151,38 @@ def measure(net: GatedNetwork, data: Data, choices: Choices, *, positive_share: 
         choices: made on validation data.
         positive_share: of the stream that accuracies are meant for; None for the data's own.
     """
-    labels, logits, gates = collect(net, data)
-    positive = labels != net.background
-    weights = stream_weights(positive, positive_share)
-    predicted = logits.argmax(1)
-    gated = sorted(net.active())
+    said = Said.of(net, data, positive_share)
+    positive, mistaken = said.positive, said.predicted != said.labels
 
-    def stopping(thresholds: Thresholds, active: Sequence[int]) -> dict[str, float]:
-        stopped = cascade(gates, thresholds, active, samples=len(labels)) >= 0
-        label = predicted.masked_fill(stopped, net.background)
+    def stopping(thresholds: Thresholds, active: Sequence[int] | None = None) -> dict[str, float]:
+        stopped = said.stopped(thresholds, active)
         return {
-            "accuracy": _mean(label == labels, weights),
+            "accuracy": said.accuracy(thresholds, active),
             "early_stopping": stopped[~positive].double().mean().item(),
             "positive_lost_rate": stopped[positive].double().mean().item(),
-            "negative_correction_rate": (stopped & (predicted != labels))[~positive].double().mean().item(),
+            "negative_correction_rate": metrics.negative_correction_rate(stopped, positive, mistaken),
         }
 
-    points: dict[str, Any] = {}
-    for name, thresholds in choices.points.items():
-        points[name] = {"thresholds": list(thresholds), **stopping(thresholds, gated)}
-        if any(isinstance(layer.gate, Exit) for layer in net.layers):  # it answers with the labels of its exit
-            points[name]["accuracy"] = _mean(_with_exits(net, data, thresholds) == labels, weights)
     result: dict[str, Any] = {
-        "samples": len(labels),
+        "samples": len(said.labels),
         "positives": int(positive.sum()),
-        "accuracy_open": _mean(predicted == labels, weights),
-        "points": points,
-        "gates": [_curve(logit, positive) if i in gated else None for i, logit in enumerate(gates)],
+        "accuracy_open": said.mean(~mistaken),
+        "points": {
+            name: {"thresholds": list(thresholds), **stopping(thresholds)}
+            for name, thresholds in choices.points.items()
+        },
+        "gates": [_curve(logit, positive) if i in said.gated else None for i, logit in enumerate(said.gates)],
     }
-    if len(gated) > 1:
+    if len(said.gated) > 1:
         even = choices.points["even"]
         result["modes"] = {
-            "independent": [stopping(even, [i]) for i in gated],
+            "independent": [stopping(even, [i]) for i in said.gated],
             "incremental": [
-                {
-                    **stopping(even, gated[: k + 1]),
-                    **_at_equal_loss(path.levels(_scores(gates, gated[: k + 1])), positive),
-                }
-                for k, path in enumerate(choices.incremental)
+                {**stopping(even, said.gated[:k]), **_at_equal_loss(path.levels(said.scores(k)), positive)}
+                for k, path in enumerate(choices.incremental, start=1)
             ],
         }
     return result
-
-
-def _scores(gates: Sequence[Tensor | None], gated: Sequence[int]) -> np.ndarray:
-    """Return the gates' logits side by side: (samples, gates)."""
-    return np.stack([gates[i].double().numpy() for i in gated], axis=1)  # type: ignore[union-attr]
-
-
-def _with_exits(net: GatedNetwork, data: Data, thresholds: Thresholds) -> Tensor:
-    before = net.thresholds
-    net.thresholds = thresholds
-    predicted = exits(net, data).predicted
-    net.thresholds = before
-    return predicted
 
 
 def _curve(logit: Tensor | None, positive: Tensor) -> dict[str, Any]:
@@ -161,7 +214,3 @@ def stream_weights(positive: Tensor, positive_share: float | None) -> Tensor:
     own = positive.double().mean()
     share = torch.tensor(positive_share, dtype=torch.float64)
     return torch.where(positive, share / own, (1 - share) / (1 - own))
-
-
-def _mean(correct: Tensor, weights: Tensor) -> float:
-    return (correct.double() * weights).mean().item()

@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from penstock.data.batches import class_counts
 from penstock.data.splits import Splits
 from penstock.errors import DataError
 from penstock.experiments.measure import choose, measure
@@ -116,7 +115,7 @@ def compute(run: Run, data: Splits, checkpoints: Path | None = None) -> dict[str
         warned = run.method.train(
             net,
             data.train,
-            counts=class_counts(data.train, net.plan.classes) if problem.positive_share else None,
+            counts=None,
             epochs=budget.epochs,
             batch_size=budget.batch_size,
             optimizer=budget.optimizer,
@@ -126,7 +125,7 @@ def compute(run: Run, data: Splits, checkpoints: Path | None = None) -> dict[str
         )
     seconds = time.perf_counter() - began
     assert data.validation is not None
-    choices = choose(net, data.validation)
+    choices = choose(net, data.validation, problem.positive_share)
     parts = {"validation": data.validation, "test": data.test}
     return {
         "format": FORMAT,
