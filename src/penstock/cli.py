@@ -238,7 +238,7 @@ def reproduce(
         return
     named = list(EXPERIMENTS) if what == ["all"] else what
     chosen = [one_of("what", name, EXPERIMENTS) for name in named]
-    runs = [run for experiment in chosen for run in experiment.runs(profile, only)]
+    runs = [run for experiment in chosen for run in experiment.runs(profile, only, results=results)]
     laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
     found = carry_out(laboratory, runs, talk=not as_json)
     _print(as_json, found, results_table(summarise(found)), f"Written: {results}")

@@ -1,16 +1,18 @@
 """All of the paper's results as lists of runs.
 
 Several results share runs (the single gate at 40 % of table 1 is a point of the figure of positions); a run is
-computed once. The paper's α and β stand in until a sweep on validation data has chosen others: the scale of its
-transmission cost is not known.
+computed once. The paper's α and β stand in until a sweep on validation data has chosen others (`sweep.choose`): the
+scale of its transmission cost is not known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock.errors import DataError
+from penstock.experiments.chosen import Weights
 from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G, GateInput, Method, TwoStage
 from penstock.experiments.problems import PROBLEMS
 from penstock.experiments.runs import Run
@@ -18,16 +20,6 @@ from penstock.models.eight_blocks import DEPTH
 
 HERE = ("fashion-mnist", "cifar10", "speech-commands", "wake-word")
 """The problems whose data anybody can have; the paper's others need an account or a form."""
-
-
-@dataclass(frozen=True)
-class Weights:
-    """α and β of the rows of table 1."""
-
-    gate: float
-    compression: float
-    trade_off: tuple[float, float]
-    accuracy: tuple[float, float]
 
 
 PAPERS = {
@@ -41,6 +33,11 @@ PAPERS = {
 """The paper's own α and β."""
 
 
+def weights_of(results: Path, profile: str, problem: str) -> Weights:
+    """Return the α and β that a sweep chose on validation data, or the paper's own where there was none."""
+    return Weights.chosen(results, profile, problem) or PAPERS[problem]
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A table or a figure.
@@ -49,19 +46,25 @@ class Experiment:
         name: as `penstock reproduce` takes it.
         title: what it shows.
         problems: what it is run on.
-        methods: what is compared, on one of the problems.
     """
 
     name: str
     title: str
     problems: tuple[str, ...]
 
-    def methods(self, problem: str) -> list[Method]:
-        """Return what is compared on a problem."""
-        return _METHODS[self.name](problem)
+    def methods(self, weights: Weights) -> list[Method]:
+        """Return what is compared, given α and β."""
+        return _METHODS[self.name](weights)
 
-    def runs(self, profile: str, problems: Sequence[str] | None = None) -> list[Run]:
-        """Return its runs: seed by seed, so that a broken experiment has whole comparisons of fewer seeds."""
+    def runs(
+        self, profile: str, problems: Sequence[str] | None = None, *, results: Path = Path("results")
+    ) -> list[Run]:
+        """Return its runs: seed by seed, so that a broken experiment has whole comparisons of fewer seeds.
+
+        Args:
+            problems: instead of its own.
+            results: the folder where sweeps leave the α and β that they chose.
+        """
         chosen = self.problems if problems is None else tuple(problems)
         unknown = sorted(set(chosen) - set(PROBLEMS))
         if unknown:
@@ -70,13 +73,12 @@ class Experiment:
             Run(problem, method, seed, profile)
             for problem in chosen
             for seed in PROBLEMS[problem].budget(profile).seeds
-            for method in self.methods(problem)
+            for method in self.methods(weights_of(results, profile, problem))
         ]
 
 
-def table1(problem: str) -> list[Method]:
+def table1(weights: Weights) -> list[Method]:
     """Return the six methods of table 1."""
-    weights = PAPERS[problem]
     return [
         Baseline(),
         BranchyNet(),
@@ -87,14 +89,14 @@ def table1(problem: str) -> list[Method]:
     ]
 
 
-def positions(problem: str) -> list[Method]:
+def positions(weights: Weights) -> list[Method]:
     """Return a single layer behind each of the eight blocks."""
-    return [GC(*PAPERS[problem].trade_off, blocks=(block,)) for block in range(1, DEPTH + 1)]
+    return [GC(*weights.trade_off, blocks=(block,)) for block in range(1, DEPTH + 1)]
 
 
-def counts(problem: str) -> list[Method]:
+def counts(weights: Weights) -> list[Method]:
     """Return one to eight layers, spread evenly."""
-    return [GC(*PAPERS[problem].trade_off, blocks=spread(count)) for count in range(1, DEPTH + 1)]
+    return [GC(*weights.trade_off, blocks=spread(count)) for count in range(1, DEPTH + 1)]
 
 
 def spread(count: int) -> tuple[int, ...]:
@@ -110,20 +112,20 @@ ALPHAS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8)
 BETAS = (0.0, 0.1, 0.25, 0.4, 0.55, 0.72)
 TURNS = (1, 2, 4)
 
-_METHODS: dict[str, Callable[[str], list[Method]]] = {
+_METHODS: dict[str, Callable[[Weights], list[Method]]] = {
     "table1": table1,
     "figure-position": positions,
     "figure-count": counts,
-    "figure-modes": lambda problem: [*positions(problem), counts(problem)[-1]],
-    "figure-alpha": lambda problem: [Baseline(), *(G(alpha) for alpha in ALPHAS)],
-    "figure-beta": lambda problem: [Baseline(), *(GC(0.5, beta) for beta in BETAS)],
-    "figure-weights": lambda problem: [GC(*PAPERS[problem].trade_off)],
-    "figure-gate-input": lambda problem: [GateInput(block, 0.7, 0.6) for block in range(DEPTH)],
-    "figure-two-stages": lambda problem: [
+    "figure-modes": lambda weights: [*positions(weights), counts(weights)[-1]],
+    "figure-alpha": lambda weights: [Baseline(), *(G(alpha) for alpha in ALPHAS)],
+    "figure-beta": lambda weights: [Baseline(), *(GC(0.5, beta) for beta in BETAS)],
+    "figure-weights": lambda weights: [GC(*weights.trade_off)],
+    "figure-gate-input": lambda weights: [GateInput(block, 0.7, 0.6) for block in range(DEPTH)],
+    "figure-two-stages": lambda weights: [
         GC(0.5, 0.55),
         *(TwoStage(turn, 0.5, beta) for turn in TURNS for beta in (None, 0.55)),
     ],
-    "figure-roc": lambda problem: [BranchyNet(), GC(*PAPERS[problem].trade_off)],
+    "figure-roc": lambda weights: [BranchyNet(), GC(*weights.trade_off)],
 }
 
 EXPERIMENTS: dict[str, Experiment] = {
