@@ -59,6 +59,13 @@ ModelName = Annotated[str, typer.Option("--model", "-m", help="The network, as p
 DataName = Annotated[str, typer.Option("--data", "-d", help="The data, as package.module:function.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
 DataSet = Annotated[str, typer.Argument(help="Its name, as in penstock data list.", show_default=False)]
+ProblemData = Annotated[
+    list[str] | None,
+    typer.Option(help="A problem's data, as problem=folder; may be repeated. Default: where it is found."),
+]
+Profile = Annotated[str, typer.Option(help="lite: minutes a run on two cores. paper: the paper's budget.")]
+Results = Annotated[Path, typer.Option(help="Where each finished run is kept as one JSON file.")]
+Work = Annotated[Path, typer.Option(help="For the checkpoints of runs under way.")]
 Network = Annotated[Path, typer.Argument(help="A gated network, as written by penstock train.", show_default=False)]
 
 HALVES = {"both": Both, "gate": GateOnly, "compression": CompressionOnly}
@@ -209,14 +216,11 @@ def reproduce(
             help="table1, figure-position, ...; or all. `penstock reproduce list` shows them.", show_default=False
         ),
     ],
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="A problem's data, as problem=folder; may be repeated. Default: where it is found."),
-    ] = None,
+    data: ProblemData = None,
     only: Annotated[list[str] | None, typer.Option(help="Only this problem; may be repeated.")] = None,
-    profile: Annotated[str, typer.Option(help="lite: minutes a run on two cores. paper: the paper's budget.")] = "lite",
-    results: Annotated[Path, typer.Option(help="Where each finished run is kept as one JSON file.")] = Path("results"),
-    work: Annotated[Path, typer.Option(help="For the checkpoints of runs under way.")] = Path("runs"),
+    profile: Profile = "lite",
+    results: Results = Path("results"),
+    work: Work = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
     """Reproduce a table or a figure of the paper: train and measure all that it compares.
@@ -242,6 +246,56 @@ def reproduce(
     laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
     found = carry_out(laboratory, runs, talk=not as_json)
     _print(as_json, found, results_table(summarise(found)), f"Written: {results}")
+
+
+@app.command()
+def sweep(
+    problem: Annotated[str, typer.Argument(help="fashion-mnist, cifar10, speech-commands, ...", show_default=False)],
+    trials: Annotated[int, typer.Option(help="How many trials the study shall have; those done before count.")] = 16,
+    places: Annotated[bool, typer.Option("--places", help="Let layers stand anywhere, not at 40 % alone.")] = False,
+    most_layers: Annotated[int, typer.Option(help="Try up to so many layers; with --places.")] = 1,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the study is: a file ending in .log, or a database such as sqlite:///sweep.db, which many "
+            "machines can join. Default: sweep.log in the results."
+        ),
+    ] = None,
+    data: ProblemData = None,
+    profile: Profile = "lite",
+    results: Results = Path("results"),
+    work: Work = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Sweep over α and β on validation data, and choose the best trade-off and the best accuracy by written rules.
+
+    Each trial is one run, kept like any other. The choice lies beside the results, where `penstock reproduce` finds
+    it. Start the command several times to share the work.
+
+    Example: `penstock sweep cifar10 --trials 16`
+    """
+    from penstock.experiments import sweep as study
+    from penstock.experiments.paper import PAPERS
+    from penstock.experiments.runs import Laboratory
+    from penstock.report.tables import trials_table
+
+    one_of("problem", problem, PAPERS)
+    laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
+    results.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True, quiet=as_json)
+    found = study.sweep(
+        laboratory,
+        problem,
+        trials=trials,
+        storage=storage or str(results / "sweep.log"),
+        profile=profile,
+        space=study.Space(places, most_layers),
+        first=(PAPERS[problem].trade_off, PAPERS[problem].accuracy),
+        seen=lambda trial: console.print(_line(str(trial))),
+    )
+    written = study.choose(laboratory, problem, found, profile=profile)
+    front = study.pareto(found)
+    _print(as_json, json.loads(written.read_text()), trials_table(front), f"Written: {written}")
 
 
 @app.command()

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from penstock.errors import DataError
 from penstock.experiments import sweep as room
-from penstock.experiments.methods import GC
+from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G
+from penstock.experiments.paper import EXPERIMENTS, PAPERS, weights_of
 from penstock.experiments.sweep import Trial, best_accuracy, best_trade_off, pareto, sweep
 
 shares = st.floats(0, 1)
-trials = st.lists(st.builds(Trial, st.just(GC(0.5, 0.5)), shares, shares, shares), min_size=1, max_size=12)
+trials = st.lists(st.builds(Trial, st.just(GC(0.5, 0.5)), shares, shares, shares, shares), min_size=1, max_size=12)
 
 
 @given(trials)
@@ -24,41 +25,72 @@ def test_the_front_is_what_nobody_beats(some) -> None:
 
 @given(trials)
 def test_the_most_accurate_that_fulfils_all_is_chosen(some) -> None:
-    good = [t for t in some if t.early_stopping >= 0.3 and t.activation_sparsity >= 0.4]
+    front = pareto(some)
+    good = [t for t in front if t.early_stopping >= 0.3 and t.activation_sparsity >= 0.4]
     chosen = best_accuracy(some, early_stopping=0.3, sparsity=0.4)
+    assert chosen in front
     if good:
         assert chosen.accuracy == max(t.accuracy for t in good)
-    good = [t for t in some if t.accuracy >= 0.5 and t.activation_sparsity >= 0.4]
+    good = [t for t in some if t.accuracy >= 0.5 and t.activation_sparsity >= 0.4]  # what beats one is as good
     if good:
         chosen = best_trade_off(some, accuracy=0.5, sparsity=0.4)
-        assert chosen.early_stopping == max(t.early_stopping for t in good)
+        assert chosen.stopping_at_loss == max(t.stopping_at_loss for t in good)
 
 
 def test_where_nothing_fulfils_all_the_nearest_is_chosen() -> None:
-    near, far = Trial(GC(0.1, 0.1), 0.9, 0.8, 0.39), Trial(GC(0.2, 0.1), 0.95, 0.5, 0.1)
+    near, far = Trial(GC(0.1, 0.1), 0.9, 0.8, 0.8, 0.39), Trial(GC(0.2, 0.1), 0.95, 0.5, 0.5, 0.1)
     assert best_accuracy([far, near]) is near
     with pytest.raises(DataError, match="the study has no finished trial yet"):
         best_accuracy([])
 
 
 class FakeLaboratory:
+    def __init__(self, results):
+        self.results = results
+        self.performed = []
+
     def perform(self, run):
+        self.performed.append(run)
+        if isinstance(run.method, Baseline):
+            return {"validation": {"accuracy_open": 0.9}}
         point = {"accuracy": 1 - run.method.beta / 4, "early_stopping": run.method.alpha}
-        return {"validation": {"points": {"lost 0.01": point}}, "activation_sparsity": run.method.beta / 2}
+        curve = {"early_stopping_at": {"0.005": run.method.alpha, "0.01": run.method.alpha, "0.02": 1.0}}
+        modes = {"incremental": [curve]}
+        validation = {"points": {"accurate": point}, "gates": [curve], "modes": modes}
+        return {"validation": validation, "activation_sparsity": run.method.beta / 2}
 
 
-@pytest.mark.filterwarnings("ignore::Warning")  # of what is experimental in optuna
+pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of what is experimental in optuna
+
+
 @pytest.mark.parametrize("storage", ["{}/sweep.log", "sqlite:///{}/sweep.db"])
 def test_a_study_goes_on_in_its_storage(tmp_path, storage) -> None:
-    where = storage.format(tmp_path)
-    first = sweep(FakeLaboratory(), "tones", trials=3, storage=where)
-    more = sweep(FakeLaboratory(), "tones", trials=2, storage=where)
+    where, laboratory, seen = storage.format(tmp_path), FakeLaboratory(tmp_path), []
+    first = sweep(laboratory, "tones", trials=3, storage=where, first=[(0.3, 0.7)], seen=seen.append)
+    assert seen == first and first[0].method == GC(0.3, 0.7)
+    more = sweep(laboratory, "tones", trials=5, storage=where, first=[(0.3, 0.7)])
     assert more[:3] == first and len(more) == 5
+    assert sweep(laboratory, "tones", trials=5, storage=where) == more and len(laboratory.performed) == 5
     assert all(trial.accuracy == 1 - trial.method.beta / 4 for trial in more)
-    layers = sweep(FakeLaboratory(), "tones", trials=4, storage=where, space=room.Space(places=True, most_layers=3))
+    assert all(trial.stopping_at_loss == pytest.approx((1 + 2 * trial.method.alpha) / 3) for trial in more)
+    layers = sweep(laboratory, "tones", trials=4, storage=where, space=room.Space(places=True, most_layers=3))
     assert len(layers) == 4 and all(1 <= len(trial.method.blocks) <= 3 for trial in layers)
 
 
-def test_a_storage_is_a_file_or_a_database() -> None:
-    with pytest.raises(DataError, match=r"storage 'sweep' is not understood: give a file that ends in .log"):
-        sweep(FakeLaboratory(), "tones", trials=1, storage="sweep")
+def test_the_choice_is_what_an_experiment_uses(tmp_path) -> None:
+    trials = [Trial(GC(0.2, 0.3), 0.95, 0.9, 0.5, 0.5), Trial(GC(0.4, 0.9), 0.92, 0.9, 0.6, 0.95)]
+    room.choose(FakeLaboratory(tmp_path), "cifar10", trials)
+    table = EXPERIMENTS["table1"].runs("lite", ["cifar10"], results=tmp_path)
+    methods = [run.method for run in table if run.seed == 0]
+    assert methods == [Baseline(), BranchyNet(), G(0.4), C(0.9), GC(0.4, 0.9), GC(0.2, 0.3)]
+    assert weights_of(tmp_path, "lite", "fashion-mnist") == PAPERS["fashion-mnist"]
+    (tmp_path / "lite" / "cifar10" / "chosen.json").write_text('{"weights": {"gate": 0.5}}')
+    with pytest.raises(
+        DataError, match=r"chosen.json is not the choice of a sweep \(KeyError\('trade_off'\)\): delete"
+    ):
+        weights_of(tmp_path, "lite", "cifar10")
+
+
+def test_a_storage_that_is_none_is_refused() -> None:
+    with pytest.raises(DataError, match=r"storage 'sweep' is not understood: give a file that ends in .log, or"):
+        sweep(FakeLaboratory(None), "tones", trials=1, storage="sweep")

@@ -8,15 +8,18 @@ validation data. What is chosen is a point of the Pareto front, by a rule that i
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from penstock.errors import DataError, MissingExtraError
-from penstock.experiments.methods import GC, PLACE
+from penstock.experiments.chosen import Weights
+from penstock.experiments.measure import SLACK
+from penstock.experiments.methods import GC, PLACE, Baseline
 from penstock.experiments.reproduce import PATIENCE_S
 from penstock.experiments.runs import Laboratory, Run
-from penstock.experiments.summary import at_point
 from penstock.models.eight_blocks import DEPTH
 
 SEED = 0
@@ -38,20 +41,21 @@ class Trial:
     """What one setting reached, on validation data.
 
     Attributes:
-        accuracy: at the threshold that loses 1 % of the positives.
-        early_stopping: there.
+        accuracy, early_stopping: at the operating point "accurate" (`measure.Choices`).
+        stopping_at_loss: early stopping at equal positives lost: the mean over `measure.LOST`.
         activation_sparsity: of all layers.
     """
 
     method: GC
     accuracy: float
     early_stopping: float
+    stopping_at_loss: float
     activation_sparsity: float
 
     @property
     def aims(self) -> tuple[float, float, float]:
         """What is maximised."""
-        return self.accuracy, self.early_stopping, self.activation_sparsity
+        return self.accuracy, self.stopping_at_loss, self.activation_sparsity
 
 
 def sweep(
@@ -62,14 +66,19 @@ def sweep(
     storage: str,
     profile: str = "lite",
     space: Space = Space(),
+    first: Sequence[tuple[float, float]] = (),
+    seen: Callable[[Trial], None] = lambda trial: None,
 ) -> list[Trial]:
-    """Add trials to a study, and return all that it has; many processes and machines may join it.
+    """Bring a study to so many trials, and return all that it has; many processes and machines may join it.
 
     Args:
-        trials: how many to add.
+        trials: how many the study shall have in the end; those it has already count.
         storage: a file name ending in .log, or the address of a database, such as sqlite:///sweep.db.
+        first: α and β to begin a new study with, such as the paper's.
+        seen: called with each trial of this process.
     """
     optuna = _optuna()
+    done = optuna.trial.TrialState.COMPLETE
     study = optuna.create_study(
         study_name=f"{profile} {problem} {space}",
         storage=_storage(optuna, storage),
@@ -77,9 +86,18 @@ def sweep(
         sampler=optuna.samplers.TPESampler(seed=None, multivariate=True, constant_liar=True),
         load_if_exists=True,
     )
-    study.optimize(lambda trial: _try(laboratory, problem, profile, space, trial).aims, n_trials=trials)
-    done = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
-    return [Trial(GC(**_method(trial.user_attrs["method"])), *trial.values) for trial in done]
+    for alpha, beta in first:
+        study.enqueue_trial({"alpha": alpha, "beta": beta}, skip_if_exists=True)
+
+    def one(trial: Any) -> tuple[float, float, float]:
+        result = _try(laboratory, problem, profile, space, trial)
+        seen(result)
+        return result.aims
+
+    enough = optuna.study.MaxTrialsCallback(trials, states=(done,))
+    if len(study.get_trials(states=(done,))) < trials:
+        study.optimize(one, callbacks=[enough])
+    return [_trial(trial.user_attrs["trial"]) for trial in study.get_trials(states=(done,))]
 
 
 def pareto(trials: Sequence[Trial]) -> list[Trial]:
@@ -96,25 +114,57 @@ def pareto(trials: Sequence[Trial]) -> list[Trial]:
 
 def best_accuracy(trials: Sequence[Trial], *, early_stopping: float = 0.82, sparsity: float = 0.4) -> Trial:
     """Return the most accurate point of the front that stops and thins enough; the first of equals."""
-    return _best(trials, lambda trial: trial.accuracy, early_stopping, sparsity, accuracy=0.0)
+    return _best(
+        trials,
+        aim=lambda trial: trial.accuracy,
+        short=lambda trial: (early_stopping - trial.early_stopping, sparsity - trial.activation_sparsity),
+    )
 
 
 def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float = 0.93) -> Trial:
-    """Return the point of the front that stops most, among those that are accurate and sparse enough."""
-    return _best(trials, lambda trial: trial.early_stopping, 0.0, sparsity, accuracy=accuracy)
+    """Return the point of the front that stops most at equal loss, among those that are accurate and sparse enough."""
+    return _best(
+        trials,
+        aim=lambda trial: trial.stopping_at_loss,
+        short=lambda trial: (accuracy - trial.accuracy, sparsity - trial.activation_sparsity),
+    )
 
 
-def _best(trials: Sequence[Trial], aim: Any, early_stopping: float, sparsity: float, accuracy: float) -> Trial:
-    """Return the best of what fulfils all; where nothing does, the point that misses by least."""
+def _best(trials: Sequence[Trial], aim: Callable[[Trial], float], short: Callable[[Trial], tuple[float, ...]]) -> Trial:
+    """Return the best of what falls short in nothing; where all do, the point that misses by least."""
     front = pareto(trials)
     if not front:
         raise DataError("the study has no finished trial yet: let it run, then choose.")
-    floor = (accuracy, early_stopping, sparsity)
+    return min(front, key=lambda trial: (sum(max(0.0, missing) for missing in short(trial)), -aim(trial)))
 
-    def miss(trial: Trial) -> float:
-        return sum(max(0.0, least - value) for least, value in zip(floor, trial.aims, strict=True))
 
-    return min(front, key=lambda trial: (miss(trial), -aim(trial)))
+def choose(laboratory: Laboratory, problem: str, trials: Sequence[Trial], *, profile: str = "lite") -> Path:
+    """Choose the rows of table 1 by the written rules, and write the choice beside the results.
+
+    The best trade-off may not be less accurate than the plain network on validation data, as far as one seed tells.
+    """
+    plain = wait_for(laboratory, Run(problem, Baseline(), SEED, profile))["validation"]["accuracy_open"]
+    accuracy, trade_off = best_accuracy(trials), best_trade_off(trials, accuracy=plain - SLACK)
+    weights = Weights(
+        gate=trade_off.method.alpha,
+        compression=trade_off.method.beta,
+        trade_off=(trade_off.method.alpha, trade_off.method.beta),
+        accuracy=(accuracy.method.alpha, accuracy.method.beta),
+    )
+    evidence = {
+        "rules": {"trade_off": best_trade_off.__doc__, "accuracy": best_accuracy.__doc__},
+        "plain_validation_accuracy": plain,
+        "front": [asdict(trial) for trial in pareto(trials)],
+        "trials": [asdict(trial) for trial in trials],
+    }
+    return weights.write(laboratory.results, profile, problem, evidence)
+
+
+def wait_for(laboratory: Laboratory, run: Run) -> dict[str, Any]:
+    """Return a run's result, waiting for another process if that computes it."""
+    while (result := laboratory.perform(run)) is None:
+        time.sleep(PATIENCE_S)
+    return result
 
 
 def _try(laboratory: Laboratory, problem: str, profile: str, space: Space, trial: Any) -> Trial:
@@ -124,16 +174,21 @@ def _try(laboratory: Laboratory, problem: str, profile: str, space: Space, trial
     deepest = trial.suggest_int("deepest", count, DEPTH) if space.places else PLACE
     blocks = tuple(round((i + 1) * deepest / count) for i in range(count))
     method = GC(alpha, beta, blocks)
-    trial.set_user_attr("method", asdict(method))
-    run = Run(problem, method, SEED, profile)
-    while (result := laboratory.perform(run)) is None:  # another process has drawn the same setting
-        time.sleep(PATIENCE_S)
-    point = at_point(result, "validation")
-    return Trial(method, point["accuracy"], point["early_stopping"], result["activation_sparsity"])
+    result = wait_for(laboratory, Run(problem, method, SEED, profile))
+    validation = result["validation"]
+    point, curve = validation["points"]["accurate"], validation["gates"][-1]["early_stopping_at"]
+    if len(blocks) > 1:
+        curve = validation["modes"]["incremental"][-1]["early_stopping_at"]
+    reached = Trial(
+        method, point["accuracy"], point["early_stopping"], mean(curve.values()), result["activation_sparsity"]
+    )
+    trial.set_user_attr("trial", asdict(reached))
+    return reached
 
 
-def _method(plain: dict[str, Any]) -> dict[str, Any]:
-    return {**plain, "blocks": tuple(plain["blocks"])}
+def _trial(plain: dict[str, Any]) -> Trial:
+    method = plain["method"]
+    return Trial(**{**plain, "method": GC(**{**method, "blocks": tuple(method["blocks"])})})
 
 
 def _storage(optuna: Any, text: str) -> Any:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.evaluation import Evaluation
     from penstock.experiments.paper import Experiment
     from penstock.experiments.summary import Row, Spread
+    from penstock.experiments.sweep import Trial
     from penstock.network import GatedNetwork
     from penstock.surgery.cuts import Cut
 
@@ -102,6 +103,23 @@ def results_table(rows: Iterable[Row]) -> Table:
             percent(row.positive_lost_rate.mean),
             percent(row.activation_sparsity.mean),
             "" if row.auc is None else f"{row.auc.mean:.4f}",
+        )
+    return table
+
+
+def trials_table(trials: Iterable[Trial]) -> Table:
+    """Return a row for each trial of a sweep."""
+    columns = (">α", ">β", "layers behind", ">accuracy", ">early stopping", ">at equal loss", ">sparsity")
+    table = table_of(*columns, title="The Pareto front, on validation data")
+    for trial in sorted(trials, key=lambda trial: -trial.accuracy):
+        table.add_row(
+            f"{trial.method.alpha:g}",
+            f"{trial.method.beta:g}",
+            "blocks " + ", ".join(map(str, trial.method.blocks)),
+            *(
+                percent(value)
+                for value in (trial.accuracy, trial.early_stopping, trial.stopping_at_loss, trial.activation_sparsity)
+            ),
         )
     return table
 
