@@ -131,6 +131,32 @@ def test_thresholds_lose_no_more_than_they_may() -> None:
         assert points["lost 0.005"]["early_stopping"] <= points["lost 0.02"]["early_stopping"]
 
 
+def test_the_accurate_point_stops_as_much_as_accuracy_allows() -> None:
+    torch.manual_seed(0)
+    x, y = tones(400, 5)
+    model = resnet8_1d(1, 3, 4)
+    for net in (gate(model, x[:1], at=0.4).eval(), branchynet(model, x[:1]).eval()):
+        (threshold,) = choose(net, (x, y)).points["accurate"]
+        with torch.no_grad():
+            out = net(x)
+        said, is_exit = out.gates[0], out.gates[0].ndim == 2
+
+        def accuracy(at, said=said, is_exit=is_exit, out=out):
+            if is_exit:  # by hand: leave where the entropy is low, with the exit's label
+                p = said.softmax(1)
+                entropy = -(p * p.log()).sum(1) / np.log(3)
+                stopped, label = (entropy / (1 - entropy)).log() < at, said.argmax(1)
+            else:
+                stopped, label = said < at, torch.zeros(len(y), dtype=torch.int64)
+            return (torch.where(stopped, label, out.logits.argmax(1)) == y).double().mean().item()
+
+        pass_logits = net.layers[0].gate.pass_logit(said)
+        everywhere = {at: accuracy(at) for at in [*pass_logits.tolist(), -99.0]}
+        assert accuracy(threshold) >= max(everywhere.values()) - 0.011  # not all thresholds were tried
+        higher = [accuracy(at) for at in np.quantile(pass_logits.double(), np.linspace(0, 1, 401)) if at > threshold]
+        assert all(one < max(everywhere.values()) for one in higher)
+
+
 def test_a_cascade_is_compared_at_the_loss_of_all_its_gates() -> None:
     """The early stopping that a result names is what the path's thresholds do, at the loss that it names."""
     torch.manual_seed(0)

@@ -8,7 +8,7 @@ rate, 3 repeats. Both use the same code and the same data sets.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
@@ -19,7 +19,7 @@ from penstock.data.fashion_mnist import fashion_mnist
 from penstock.data.hey_snips import hey_snips
 from penstock.data.imagenet import imagenet
 from penstock.data.speech_commands import Task, WakeWord, Words, speech_commands
-from penstock.data.splits import Splits, with_validation
+from penstock.data.splits import Splits, split, with_validation
 from penstock.errors import DataError
 from penstock.models import inception8_1d, resnet8, resnet8_1d, resnext101_64x4d
 from penstock.recipe import Adam
@@ -37,6 +37,7 @@ class Budget:
         epochs, batch_size, optimizer: as in `fit`.
         seeds: repeats.
         train_per_word: audio: positives a word to train with; None for all.
+        train_samples: images: how many to train with, drawn from all classes alike; None for all.
     """
 
     width: int
@@ -45,6 +46,7 @@ class Budget:
     optimizer: Adam
     seeds: tuple[int, ...]
     train_per_word: int | None = None
+    train_samples: int | None = None
 
 
 PROFILES = ("paper", "lite")
@@ -82,8 +84,14 @@ class Problem:
         return self.paper if profile == "paper" else self.lite
 
     def data(self, folder: Path | None, profile: str) -> Splits:
-        """Read the data, with a validation part."""
-        return with_validation(self.read(folder, self.budget(profile)), VALIDATION_SHARE, seed=0)
+        """Read the data, with a validation part, and as much of the training part as the budget allows."""
+        budget = self.budget(profile)
+        data = with_validation(self.read(folder, budget), VALIDATION_SHARE, seed=0)
+        if budget.train_samples is None:
+            return data
+        assert isinstance(data.train, tuple)
+        x, y = data.train
+        return replace(data, train=split(x, y, budget.train_samples / len(y), seed=0)[1])
 
 
 def _clips(task: Task) -> Callable[[Path | None, Budget], Splits]:
