@@ -1,8 +1,10 @@
 """What the experiments are run on: each problem is a data set with its network, in two profiles.
 
 ``paper`` is the paper's own budget (section 4): batch 512, 200 epochs, Adam at a fixed rate of 0.01, 10 repeats; on
-ImageNet 1536, 100 and 0.006. ``lite`` takes minutes a run on two cores: narrow networks, few epochs of a one-cycle
-rate, 3 repeats. Both use the same code and the same data sets.
+ImageNet 1536, 100 and 0.006. ``lite`` takes minutes a run on one core: narrow networks, 12 epochs of a one-cycle rate,
+3 repeats, and a part of the training data. It is a part because 200 epochs of all of it end where the plain network
+knows its training data by heart, which is where the paper compares; 12 epochs of a third of it end there too, while 6
+epochs of all of it do not. Both profiles use the same code, and measure on all validation and test data.
 """
 
 from __future__ import annotations
@@ -105,8 +107,8 @@ def _paper(width: int = 16, epochs: int = 200, batch_size: int = 512, rate: floa
     return Budget(width, epochs, batch_size, Adam(rate, "constant", mask_rate=1.0), tuple(range(10)))
 
 
-def _lite(width: int, epochs: int, batch_size: int, train_per_word: int | None = None) -> Budget:
-    return Budget(width, epochs, batch_size, Adam(), SEEDS, train_per_word)
+def _lite(width: int, epochs: int = 12, batch_size: int = 128, **part: int) -> Budget:
+    return Budget(width, epochs, batch_size, Adam(), SEEDS, **part)
 
 
 _ALL = (
@@ -117,7 +119,7 @@ _ALL = (
         lambda folder, _: fashion_mnist(folder),
         resnet8,
         _paper(),
-        _lite(width=8, epochs=6, batch_size=128),
+        _lite(width=8, train_samples=20_000),
     ),
     Problem(
         "cifar10",
@@ -126,7 +128,7 @@ _ALL = (
         lambda folder, _: cifar10(folder),
         resnet8,
         _paper(),
-        _lite(width=8, epochs=8, batch_size=128),
+        _lite(width=8, train_samples=20_000),
     ),
     Problem(
         "imagenet",
@@ -144,7 +146,7 @@ _ALL = (
         _clips(Words()),
         inception8_1d,
         _paper(),
-        _lite(width=32, epochs=12, batch_size=128, train_per_word=150),
+        _lite(width=32, train_per_word=150),
         positive_share=0.1,
     ),
     Problem(
@@ -154,7 +156,7 @@ _ALL = (
         _clips(WakeWord("marvin")),
         resnet8_1d,
         _paper(),
-        _lite(width=16, epochs=12, batch_size=128),
+        _lite(width=16),
         positive_share=0.1,
     ),
     Problem(
@@ -164,7 +166,7 @@ _ALL = (
         lambda folder, _: hey_snips(folder, held_out=Whole()),
         resnet8_1d,
         _paper(),
-        _lite(width=16, epochs=12, batch_size=128),
+        _lite(width=16),
         positive_share=0.1,
     ),
 )
