@@ -11,7 +11,6 @@ TwoStage(...)          gate and network trained by turns, with no gradient betwe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -42,7 +41,7 @@ class Method(Protocol):
         """Return the network to train; ``model`` stays untouched."""
         ...
 
-    def train(self, net: GatedNetwork, train: Any, *, counts: Sequence[int] | None, **options: Any) -> list[str]:
+    def train(self, net: GatedNetwork, train: Any, **options: Any) -> list[str]:
         """Train it in place and return what `fit` warned of; options are those of `fit`."""
         ...
 
@@ -50,13 +49,13 @@ class Method(Protocol):
 class _Joint:
     """Training of everything at once, by an objective."""
 
-    def train(self, net: GatedNetwork, train: Any, *, counts: Sequence[int] | None, **options: Any) -> list[str]:
+    def train(self, net: GatedNetwork, train: Any, **options: Any) -> list[str]:
         """Train it in place."""
-        return fit(net, train, objective=self.objective(counts), **options).warnings
+        return fit(net, train, objective=self.objective(), **options).warnings
 
-    def objective(self, counts: Sequence[int] | None) -> Objective:
+    def objective(self) -> Objective:
         """Return what is minimised."""
-        return Objective(class_counts=counts)
+        return Objective()
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,9 @@ class BranchyNet(_Joint):
         """Return the network with its exit."""
         return branchynet(model, example, at=[behind(self.block)])
 
-    def objective(self, counts: Sequence[int] | None) -> Objective:
+    def objective(self) -> Objective:
         """Return the sum of both cross-entropies."""
-        return BranchyObjective(alpha=0.5, class_counts=counts)
+        return BranchyObjective(alpha=0.5)
 
 
 @dataclass(frozen=True)
@@ -98,9 +97,9 @@ class G(_Joint):
         """Return the network with its gate."""
         return gate(model, example, at=[behind(self.block)], halves=GateOnly())
 
-    def objective(self, counts: Sequence[int] | None) -> Objective:
+    def objective(self) -> Objective:
         """Return the paper's objective with β = 0."""
-        return Objective(alpha=self.alpha, beta=0.0, class_counts=counts)
+        return Objective(alpha=self.alpha, beta=0.0)
 
 
 @dataclass(frozen=True)
@@ -115,9 +114,9 @@ class C(_Joint):
         """Return the network with its compression."""
         return gate(model, example, at=[behind(self.block)], halves=CompressionOnly())
 
-    def objective(self, counts: Sequence[int] | None) -> Objective:
+    def objective(self) -> Objective:
         """Return the paper's objective with α = 0."""
-        return Objective(alpha=0.0, beta=self.beta, class_counts=counts)
+        return Objective(alpha=0.0, beta=self.beta)
 
 
 @dataclass(frozen=True)
@@ -133,9 +132,9 @@ class GC(_Joint):
         """Return the gated network."""
         return gate(model, example, at=[behind(block) for block in self.blocks])
 
-    def objective(self, counts: Sequence[int] | None) -> Objective:
+    def objective(self) -> Objective:
         """Return the paper's objective; α and β are shared out among several layers, so that their sums stay."""
-        return Objective(alpha=self.alpha, beta=self.beta / len(self.blocks), class_counts=counts)
+        return Objective(alpha=self.alpha, beta=self.beta / len(self.blocks))
 
 
 @dataclass(frozen=True)
@@ -158,9 +157,9 @@ class GateInput(_Joint):
         stages = [*parts[:-1], nn.Sequential(*parts[-1], model.hidden, model.head)]  # type: ignore[misc]
         return gate(stages, example, halves=[halves[place] for place in places])
 
-    def objective(self, counts: Sequence[int] | None) -> Objective:
+    def objective(self) -> Objective:
         """Return the paper's objective; each half takes its own weight."""
-        return Objective(alpha=self.alpha, beta=self.beta, class_counts=counts)
+        return Objective(alpha=self.alpha, beta=self.beta)
 
 
 @dataclass(frozen=True)
@@ -176,9 +175,9 @@ class TwoStage:
         """Return the gated network; without a compression where there is no β."""
         return (G(self.alpha) if self.beta is None else GC(self.alpha, self.beta)).build(model, example)
 
-    def train(self, net: GatedNetwork, train: Any, *, counts: Sequence[int] | None, **options: Any) -> list[str]:
+    def train(self, net: GatedNetwork, train: Any, **options: Any) -> list[str]:
         """Train it in place, by turns."""
-        objective = Objective(alpha=self.alpha, beta=self.beta or 0.0, class_counts=counts)
+        objective = Objective(alpha=self.alpha, beta=self.beta or 0.0)
         turns = fit_in_two_stages(net, train, switch_every=self.switch_every, objective=objective, **options)
         return turns[-1].warnings
 

@@ -115,7 +115,6 @@ def compute(run: Run, data: Splits, checkpoints: Path | None = None) -> dict[str
         warned = run.method.train(
             net,
             data.train,
-            counts=None,
             epochs=budget.epochs,
             batch_size=budget.batch_size,
             optimizer=budget.optimizer,
