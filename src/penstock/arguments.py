@@ -96,8 +96,8 @@ def folder_of(text: str) -> tuple[str, Path]:
     return problem, Path(folder)
 
 
-def one_of(option: str, name: str, table: Mapping[str, Any]) -> Any:
+def one_of(what: str, name: str, table: Mapping[str, Any]) -> Any:
     """Return the table's entry of an option's value."""
     if name not in table:
-        raise DataError(f"--{option} {name} is not known; known are {', '.join(table)}.")
+        raise DataError(f"{what} {name} is not known; known are {', '.join(table)}.")
     return table[name]

@@ -123,7 +123,7 @@ def train(
         network,
         example,
         after or places_of(at),
-        halves=one_of("halves", halves, HALVES)(one_of("over", over, GRANULARITIES)()),
+        halves=one_of("--halves", halves, HALVES)(one_of("--over", over, GRANULARITIES)()),
     )
     objective = Objective(
         alpha=alpha, beta=beta, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
@@ -147,7 +147,7 @@ def train(
         as_json,
         {"out": str(out), "epochs": history.epochs, "warnings": history.warnings},
         network_table(net),
-        f"Written: {out}",
+        _line(f"Written: {out}"),
     )
 
 
@@ -205,7 +205,7 @@ def evaluate(
     if out is not None:
         measured.save(out)
     written = [] if plots is None else measured.plot(plots, net)
-    _print(as_json, measured.to_json(), *evaluation_tables(measured), *(f"Written: {path}" for path in written))
+    _print(as_json, measured.to_json(), *evaluation_tables(measured), *(_line(f"Written: {path}") for path in written))
 
 
 @app.command()
@@ -217,7 +217,10 @@ def reproduce(
         ),
     ],
     data: ProblemData = None,
-    only: Annotated[list[str] | None, typer.Option(help="Only this problem; may be repeated.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Run it on this problem instead of its own; may be repeated. With all: its own among these."),
+    ] = None,
     profile: Profile = "lite",
     results: Results = Path("results"),
     work: Work = Path("runs"),
@@ -240,12 +243,19 @@ def reproduce(
         shown = {name: experiment.title for name, experiment in EXPERIMENTS.items()}
         _print(as_json, shown, experiments_table(list(EXPERIMENTS.values())))
         return
-    named = list(EXPERIMENTS) if what == ["all"] else what
-    chosen = [one_of("what", name, EXPERIMENTS) for name in named]
-    runs = [run for experiment in chosen for run in experiment.runs(profile, only, results=results)]
+    everything = what == ["all"]
+    chosen = (
+        list(EXPERIMENTS.values()) if everything else [one_of("the experiment", name, EXPERIMENTS) for name in what]
+    )
+    runs = [
+        run
+        for experiment in chosen
+        for run in experiment.runs(profile, only, results=results)
+        if run.problem in experiment.problems or not everything
+    ]
     laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
     found = carry_out(laboratory, runs, talk=not as_json)
-    _print(as_json, found, results_table(summarise(found)), f"Written: {results}")
+    _print(as_json, found, results_table(summarise(found)), _line(f"Written: {results}"))
 
 
 @app.command()
@@ -270,7 +280,8 @@ def sweep(
     """Sweep over α and β on validation data, and choose the best trade-off and the best accuracy by written rules.
 
     Each trial is one run, kept like any other. The choice lies beside the results, where `penstock reproduce` finds
-    it. Start the command several times to share the work.
+    it; a sweep over places and layers, too, prints its front and chooses nothing. Start the command several times to
+    share the work.
 
     Example: `penstock sweep cifar10 --trials 16`
     """
@@ -279,7 +290,7 @@ def sweep(
     from penstock.experiments.runs import Laboratory
     from penstock.report.tables import trials_table
 
-    one_of("problem", problem, PAPERS)
+    one_of("the problem", problem, PAPERS)
     laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
     results.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True, quiet=as_json)
@@ -293,9 +304,12 @@ def sweep(
         first=(PAPERS[problem].trade_off, PAPERS[problem].accuracy),
         seen=lambda trial: console.print(_line(str(trial))),
     )
+    front = trials_table(study.pareto(found))
+    if places:
+        _print(as_json, [asdict(trial) for trial in found], front)
+        return
     written = study.choose(laboratory, problem, found, profile=profile)
-    front = study.pareto(found)
-    _print(as_json, json.loads(written.read_text()), trials_table(front), f"Written: {written}")
+    _print(as_json, json.loads(written.read_text()), front, _line(f"Written: {written}"))
 
 
 @app.command()

@@ -195,6 +195,35 @@ def test_a_finished_run_is_never_computed_again(tmp_path, monkeypatch) -> None:
     assert not list((tmp_path / "work").rglob("*.ckpt"))
 
 
+def test_only_what_is_compressed_counts_for_sparsity() -> None:
+    data = problems.PROBLEMS["tones"].data(None, "lite")
+    for method in (GateInput(2, 0.5, 0.3), GC(0.5, 0.3), C(0.3)):
+        net = build(Run("tones", method, 0), data)
+        for layer in net.layers:
+            if layer.compression is not None:
+                layer.compression.phi.data.fill_(0.0)
+        assert runs._sparsity(net) == 1
+    assert runs._sparsity(build(Run("tones", G(0.5), 0), data)) == 0
+
+
+def test_data_is_given_for_problems_that_there_are(tmp_path) -> None:
+    with pytest.raises(DataError, match="there is no problem cifar to give data for; known are fashion-mnist"):
+        Laboratory(tmp_path, (("cifar", tmp_path),))
+    words = Laboratory(tmp_path, (("speech-commands", tmp_path / "words"),))
+    with pytest.raises(DataError, match=r"words"):  # where the wake word is looked for, too
+        words.splits(Run("wake-word", Baseline(), 0))
+
+
+def test_what_is_no_result_is_said_to_be_none(tmp_path) -> None:
+    run = Run("tones", Baseline(), 0)
+    file = tmp_path / f"{run.key}.json"
+    file.parent.mkdir(parents=True)
+    for text in ("{}", "[1]", "no JSON"):
+        file.write_text(text)
+        with pytest.raises(DataError, match=r"seed-0.json is not a result \(.*\): delete it, and the run is computed"):
+            run.result(tmp_path)
+
+
 def test_results_of_another_budget_are_not_taken(tmp_path, monkeypatch) -> None:
     laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
     run = Run("tones", Baseline(), 0)
@@ -253,7 +282,7 @@ def test_the_clock_counts_by_problem() -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_experiments_name_known_problems_and_build_their_networks(name) -> None:
+def test_experiments_name_known_problems(name) -> None:
     experiment = EXPERIMENTS[name]
     assert set(experiment.problems) <= set(HERE)
     every = experiment.runs("lite")

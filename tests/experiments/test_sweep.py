@@ -1,5 +1,7 @@
 """The rule of choice, and that a study goes on in its storage."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from penstock.errors import DataError
 from penstock.experiments import sweep as room
 from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G
 from penstock.experiments.paper import EXPERIMENTS, PAPERS, weights_of
+from penstock.experiments.problems import PROBLEMS
 from penstock.experiments.sweep import Trial, best_accuracy, best_trade_off, pareto, sweep
 
 shares = st.floats(0, 1)
@@ -66,14 +69,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of what is experim
 @pytest.mark.parametrize("storage", ["{}/sweep.log", "sqlite:///{}/sweep.db"])
 def test_a_study_goes_on_in_its_storage(tmp_path, storage) -> None:
     where, laboratory, seen = storage.format(tmp_path), FakeLaboratory(tmp_path), []
-    first = sweep(laboratory, "tones", trials=3, storage=where, first=[(0.3, 0.7)], seen=seen.append)
+    first = sweep(laboratory, "wake-word", trials=3, storage=where, first=[(0.3, 0.7)], seen=seen.append)
     assert seen == first and first[0].method == GC(0.3, 0.7)
-    more = sweep(laboratory, "tones", trials=5, storage=where, first=[(0.3, 0.7)])
+    more = sweep(laboratory, "wake-word", trials=5, storage=where, first=[(0.3, 0.7)])
     assert more[:3] == first and len(more) == 5
-    assert sweep(laboratory, "tones", trials=5, storage=where) == more and len(laboratory.performed) == 5
+    assert sweep(laboratory, "wake-word", trials=5, storage=where) == more and len(laboratory.performed) == 5
     assert all(trial.accuracy == 1 - trial.method.beta / 4 for trial in more)
     assert all(trial.stopping_at_loss == pytest.approx((1 + 2 * trial.method.alpha) / 3) for trial in more)
-    layers = sweep(laboratory, "tones", trials=4, storage=where, space=room.Space(places=True, most_layers=3))
+    layers = sweep(laboratory, "wake-word", trials=4, storage=where, space=room.Space(places=True, most_layers=3))
     assert len(layers) == 4 and all(1 <= len(trial.method.blocks) <= 3 for trial in layers)
 
 
@@ -93,4 +96,20 @@ def test_the_choice_is_what_an_experiment_uses(tmp_path) -> None:
 
 def test_a_storage_that_is_none_is_refused() -> None:
     with pytest.raises(DataError, match=r"storage 'sweep' is not understood: give a file that ends in .log, or"):
-        sweep(FakeLaboratory(None), "tones", trials=1, storage="sweep")
+        sweep(FakeLaboratory(None), "wake-word", trials=1, storage="sweep")
+
+
+def test_a_study_of_another_budget_begins_anew(tmp_path, monkeypatch) -> None:
+    laboratory, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
+    sweep(laboratory, "wake-word", trials=2, storage=where)
+    problem = PROBLEMS["wake-word"]
+    monkeypatch.setitem(PROBLEMS, "wake-word", replace(problem, lite=replace(problem.lite, epochs=3)))
+    assert len(sweep(laboratory, "wake-word", trials=1, storage=where)) == 1
+
+
+@pytest.mark.parametrize("space", [(False, 2), (True, 0), (True, 9)])
+def test_a_space_has_only_places_that_there_are(space) -> None:
+    with pytest.raises(
+        DataError, match=r"most_layers = \d is not possible: 1 at the one place at 40 %, and up to 8 with"
+    ):
+        room.Space(*space)

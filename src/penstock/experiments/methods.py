@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from penstock.baselines import BranchyObjective, branchynet, fit_in_two_stages
+from penstock.errors import DataError
 from penstock.layers import CompressionOnly, GateOnly, Halves, PerElement
-from penstock.models.eight_blocks import DEPTH, BlockNet
+from penstock.models.eight_blocks import DEPTH, LINEAR_BLOCKS, BlockNet
 from penstock.network import GatedNetwork
 from penstock.objective import Objective
 from penstock.surgery import gate
@@ -37,7 +38,7 @@ class Method(Protocol):
         """The method as a reader knows it."""
         ...
 
-    def build(self, model: BlockNet, example: Tensor) -> GatedNetwork:
+    def build(self, model: nn.Module, example: Tensor) -> GatedNetwork:
         """Return the network to train; ``model`` stays untouched."""
         ...
 
@@ -64,7 +65,7 @@ class Baseline(_Joint):
 
     title = "Baseline"
 
-    def build(self, model: BlockNet, example: Tensor) -> GatedNetwork:
+    def build(self, model: nn.Module, example: Tensor) -> GatedNetwork:
         """Return the network without layers."""
         return gate(model, example, at=0)
 
@@ -76,9 +77,9 @@ class BranchyNet(_Joint):
     block: int = PLACE
     title = "BranchyNet"
 
-    def build(self, model: BlockNet, example: Tensor) -> GatedNetwork:
+    def build(self, model: nn.Module, example: Tensor) -> GatedNetwork:
         """Return the network with its exit."""
-        return branchynet(model, example, at=[behind(self.block)])
+        return branchynet(model, example, at=[behind(self.block, model)])
 
     def objective(self) -> Objective:
         """Return the sum of both cross-entropies."""
@@ -93,9 +94,9 @@ class G(_Joint):
     block: int = PLACE
     title = "G only"
 
-    def build(self, model: BlockNet, example: Tensor) -> GatedNetwork:
+    def build(self, model: nn.Module, example: Tensor) -> GatedNetwork:
         """Return the network with its gate."""
-        return gate(model, example, at=[behind(self.block)], halves=GateOnly())
+        return gate(model, example, at=[behind(self.block, model)], halves=GateOnly())
 
     def objective(self) -> Objective:
         """Return the paper's objective with β = 0."""
@@ -110,9 +111,9 @@ class C(_Joint):
     block: int = PLACE
     title = "C only"
 
-    def build(self, model: BlockNet, example: Tensor) -> GatedNetwork:
+    def build(self, model: nn.Module, example: Tensor) -> GatedNetwork:
         """Return the network with its compression."""
-        return gate(model, example, at=[behind(self.block)], halves=CompressionOnly())
+        return gate(model, example, at=[behind(self.block, model)], halves=CompressionOnly())
 
     def objective(self) -> Objective:
         """Return the paper's objective with α = 0."""
@@ -128,9 +129,9 @@ class GC(_Joint):
     blocks: tuple[int, ...] = (PLACE,)
     title = "GC"
 
-    def build(self, model: BlockNet, example: Tensor) -> GatedNetwork:
+    def build(self, model: nn.Module, example: Tensor) -> GatedNetwork:
         """Return the gated network."""
-        return gate(model, example, at=[behind(block) for block in self.blocks])
+        return gate(model, example, at=[behind(block, model) for block in self.blocks])
 
     def objective(self) -> Objective:
         """Return the paper's objective; α and β are shared out among several layers, so that their sums stay."""
@@ -146,10 +147,14 @@ class GateInput(_Joint):
     beta: float
     title = "gate input"
 
-    def build(self, model: BlockNet, example: Tensor) -> GatedNetwork:
+    def build(self, model: nn.Module, example: Tensor) -> GatedNetwork:
         """Return the network with the two halves apart."""
         if self.block == PLACE:
             return GC(self.alpha, self.beta).build(model, example)
+        if not isinstance(model, BlockNet):
+            raise DataError(
+                f"the gate's input is moved in networks of {DEPTH} blocks only; {type(model).__name__} came."
+            )
         halves: dict[int, Halves] = {PLACE: CompressionOnly(), self.block: GateOnly(PerElement())}
         places = sorted(halves)
         bounds = [0, *places, DEPTH]
@@ -171,7 +176,7 @@ class TwoStage:
     beta: float | None
     title = "two stages"
 
-    def build(self, model: BlockNet, example: Tensor) -> GatedNetwork:
+    def build(self, model: nn.Module, example: Tensor) -> GatedNetwork:
         """Return the gated network; without a compression where there is no β."""
         return (G(self.alpha) if self.beta is None else GC(self.alpha, self.beta)).build(model, example)
 
@@ -182,12 +187,15 @@ class TwoStage:
         return turns[-1].warnings
 
 
-def behind(block: int) -> str:
-    """Return the name of the place behind a block, counted from 1 as the paper does.
+def behind(block: int, model: nn.Module) -> str | float:
+    """Return the place behind a block, counted from 1 as the paper does; a depth, in a network without such blocks.
 
-    >>> behind(4), behind(8)
-    ('blocks.3', 'blocks')
+    >>> from penstock.models import resnet8
+    >>> behind(4, resnet8()), behind(8, resnet8()), behind(4, nn.Sequential())
+    ('blocks.3', 'blocks', 0.4)
     """
+    if not isinstance(model, BlockNet):
+        return block / (DEPTH + LINEAR_BLOCKS)
     return "blocks" if block == DEPTH else f"blocks.{block - 1}"
 
 

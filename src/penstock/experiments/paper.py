@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.errors import DataError
 from penstock.experiments.chosen import Weights
 from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G, GateInput, Method, TwoStage
-from penstock.experiments.problems import PROBLEMS
+from penstock.experiments.problems import PROBLEMS, Budget
 from penstock.experiments.runs import Run
 from penstock.models.eight_blocks import DEPTH
 
@@ -52,9 +52,9 @@ class Experiment:
     title: str
     problems: tuple[str, ...]
 
-    def methods(self, weights: Weights) -> list[Method]:
-        """Return what is compared, given α and β."""
-        return _METHODS[self.name](weights)
+    def methods(self, weights: Weights, budget: Budget) -> list[Method]:
+        """Return what is compared, given α and β, and how long is trained."""
+        return _METHODS[self.name](weights, budget)
 
     def runs(
         self, profile: str, problems: Sequence[str] | None = None, *, results: Path = Path("results")
@@ -69,15 +69,16 @@ class Experiment:
         unknown = sorted(set(chosen) - set(PROBLEMS))
         if unknown:
             raise DataError(f"there is no problem {', '.join(unknown)}; known are {', '.join(PROBLEMS)}.")
+        budgets = {problem: PROBLEMS[problem].budget(profile) for problem in chosen}
         return [
             Run(problem, method, seed, profile)
-            for problem in chosen
-            for seed in PROBLEMS[problem].budget(profile).seeds
-            for method in self.methods(weights_of(results, profile, problem))
+            for problem, budget in budgets.items()
+            for seed in budget.seeds
+            for method in self.methods(weights_of(results, profile, problem), budget)
         ]
 
 
-def table1(weights: Weights) -> list[Method]:
+def table1(weights: Weights, _: Budget) -> list[Method]:
     """Return the six methods of table 1."""
     return [
         Baseline(),
@@ -89,12 +90,12 @@ def table1(weights: Weights) -> list[Method]:
     ]
 
 
-def positions(weights: Weights) -> list[Method]:
+def positions(weights: Weights, _: Budget) -> list[Method]:
     """Return a single layer behind each of the eight blocks."""
     return [GC(*weights.trade_off, blocks=(block,)) for block in range(1, DEPTH + 1)]
 
 
-def counts(weights: Weights) -> list[Method]:
+def counts(weights: Weights, _: Budget) -> list[Method]:
     """Return one to eight layers, spread evenly."""
     return [GC(*weights.trade_off, blocks=spread(count)) for count in range(1, DEPTH + 1)]
 
@@ -110,22 +111,31 @@ def spread(count: int) -> tuple[int, ...]:
 
 ALPHAS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8)
 BETAS = (0.0, 0.1, 0.25, 0.4, 0.55, 0.72)
-TURNS = (1, 2, 4)
 
-_METHODS: dict[str, Callable[[Weights], list[Method]]] = {
+
+def turns(epochs: int) -> list[int]:
+    """Return lengths of a turn that give gate and network as many turns each.
+
+    >>> turns(12), turns(200)
+    ([1, 2, 6], [1, 2, 10, 50, 100])
+    """
+    return [length for length in (1, 2, 6, 10, 50, 100) if epochs % (2 * length) == 0]
+
+
+_METHODS: dict[str, Callable[[Weights, Budget], list[Method]]] = {
     "table1": table1,
     "figure-position": positions,
     "figure-count": counts,
-    "figure-modes": lambda weights: [*positions(weights), counts(weights)[-1]],
-    "figure-alpha": lambda weights: [Baseline(), *(G(alpha) for alpha in ALPHAS)],
-    "figure-beta": lambda weights: [Baseline(), *(GC(0.5, beta) for beta in BETAS)],
-    "figure-weights": lambda weights: [GC(*weights.trade_off)],
-    "figure-gate-input": lambda weights: [GateInput(block, 0.7, 0.6) for block in range(DEPTH)],
-    "figure-two-stages": lambda weights: [
+    "figure-modes": lambda weights, budget: [*positions(weights, budget), counts(weights, budget)[-1]],
+    "figure-alpha": lambda weights, budget: [Baseline(), *(G(alpha) for alpha in ALPHAS)],
+    "figure-beta": lambda weights, budget: [Baseline(), *(GC(0.5, beta) for beta in BETAS)],
+    "figure-weights": lambda weights, budget: [GC(*weights.trade_off)],
+    "figure-gate-input": lambda weights, budget: [GateInput(block, 0.7, 0.6) for block in range(DEPTH)],
+    "figure-two-stages": lambda weights, budget: [
         GC(0.5, 0.55),
-        *(TwoStage(turn, 0.5, beta) for turn in TURNS for beta in (None, 0.55)),
+        *(TwoStage(turn, 0.5, beta) for turn in turns(budget.epochs) for beta in (None, 0.55)),
     ],
-    "figure-roc": lambda weights: [BranchyNet(), GC(*weights.trade_off)],
+    "figure-roc": lambda weights, budget: [BranchyNet(), GC(*weights.trade_off)],
 }
 
 EXPERIMENTS: dict[str, Experiment] = {

@@ -68,6 +68,7 @@ class Problem:
         paper, lite: the two budgets.
         positive_share: of the stream that accuracy is meant for; None for the data's own. The audio sets are trained
             at 1:9 and measured on all clips there are, weighted to 1:9: the same mean, from more positives.
+        same_data_as: a problem whose folder holds this one's data too.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Problem:
     paper: Budget
     lite: Budget
     positive_share: float | None = None
+    same_data_as: str = ""
 
     def budget(self, profile: str) -> Budget:
         """Return the budget of a profile."""
@@ -158,6 +160,7 @@ _ALL = (
         _paper(),
         _lite(width=16),
         positive_share=0.1,
+        same_data_as="speech-commands",
     ),
     Problem(
         "hey-snips",

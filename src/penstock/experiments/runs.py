@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.metadata import version
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,12 @@ class Run:
             return None
         try:
             found: dict[str, Any] = json.loads(file.read_text())
-        except ValueError as error:
-            raise DataError(f"{file} is not a result ({error}): delete it, and the run is computed again.") from error
+            budget = found["run"]["budget"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{file} is not a result ({error!r}): delete it, and the run is computed again.") from error
         if found["run"] != describe(self):
             raise DataError(
-                f"{file} was computed with another budget, {found['run']['budget']}, than the present one, "
+                f"{file} was computed with another budget, {budget}, than the present one, "
                 f"{describe(self)['budget']}: move it away, or give another folder for the results."
             )
         return found
@@ -78,7 +80,8 @@ class Laboratory:
 
     Attributes:
         results: a folder of result files.
-        data: the folder of a problem's data, by its name; where none is given, it is looked for.
+        data: the folder of a problem's data, by its name; where none is given, it is looked for. The wake word's is
+            that of the ten words.
         work: a folder for the checkpoints of runs that are under way.
     """
 
@@ -86,9 +89,19 @@ class Laboratory:
     data: tuple[tuple[str, Path], ...] = ()
     work: Path = Path("runs")
 
+    def __post_init__(self) -> None:
+        unknown = sorted(set(dict(self.data)) - set(PROBLEMS))
+        if unknown:
+            raise DataError(
+                f"there is no problem {', '.join(unknown)} to give data for; known are {', '.join(PROBLEMS)}."
+            )
+
     def splits(self, run: Run) -> Splits:
         """Return a run's data; read once."""
-        return _read(run.problem, dict(self.data).get(run.problem), run.profile)
+        folders = dict(self.data)
+        return _read(
+            run.problem, folders.get(run.problem, folders.get(PROBLEMS[run.problem].same_data_as)), run.profile
+        )
 
     def perform(self, run: Run) -> dict[str, Any] | None:
         """Return a run's result, computing it if nobody has; None while somebody else computes it."""
@@ -147,7 +160,7 @@ def build(run: Run, data: Splits) -> GatedNetwork:
     torch.manual_seed(run.seed)
     example = _example(data)
     model = problem.model(example.shape[1], len(data.class_names), problem.budget(run.profile).width)
-    return run.method.build(model, example)  # type: ignore[arg-type]
+    return run.method.build(model, example)
 
 
 def describe(run: Run) -> dict[str, Any]:
@@ -173,9 +186,10 @@ def _layer(net: GatedNetwork, i: int) -> dict[str, Any]:
 
 
 def _sparsity(net: GatedNetwork) -> float:
-    values = sum(layer.transmitted_values for layer in net.layers)
-    whole = sum(int(torch.tensor(layer.feature).prod()) for layer in net.layers)
-    return 1 - values / whole if whole else 0.0
+    """Return the share of the values at the compressed cuts that are not sent; 0 where nothing is compressed."""
+    layers = [layer for layer in net.layers if layer.compression is not None]
+    values = sum(layer.transmitted_values for layer in layers)
+    return 1 - values / sum(prod(layer.feature) for layer in layers) if layers else 0.0
 
 
 def _example(data: Splits) -> Tensor:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-POINT = "lost 0.01"
-"""The operating point of a table: each gate's threshold loses 1 % of the validation positives."""
+POINT = "accurate"
+"""The operating point of a table (`measure.Choices`)."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from penstock.errors import DataError, MissingExtraError
 from penstock.experiments.chosen import Weights
 from penstock.experiments.measure import SLACK
 from penstock.experiments.methods import GC, PLACE, Baseline
+from penstock.experiments.problems import PROBLEMS
 from penstock.experiments.reproduce import PATIENCE_S
 from penstock.experiments.runs import Laboratory, Run
 from penstock.models.eight_blocks import DEPTH
@@ -34,6 +35,14 @@ class Space:
 
     places: bool = False
     most_layers: int = 1
+
+    def __post_init__(self) -> None:
+        most = DEPTH if self.places else 1
+        if not 1 <= self.most_layers <= most:
+            raise DataError(
+                f"most_layers = {self.most_layers} is not possible: 1 at the one place at 40 %, and up to {DEPTH} with "
+                "places."
+            )
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ def sweep(
     optuna = _optuna()
     done = optuna.trial.TrialState.COMPLETE
     study = optuna.create_study(
-        study_name=f"{profile} {problem} {space}",
+        study_name=f"{problem} {PROBLEMS[problem].budget(profile)} {space}",
         storage=_storage(optuna, storage),
         directions=["maximize"] * 3,
         sampler=optuna.samplers.TPESampler(seed=None, multivariate=True, constant_liar=True),

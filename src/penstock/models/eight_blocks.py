@@ -18,6 +18,9 @@ from torch import Tensor, nn
 DEPTH = 8
 """Blocks of convolutions in a network."""
 
+LINEAR_BLOCKS = 2
+"""Blocks behind them."""
+
 
 @dataclass(frozen=True)
 class Layers:
