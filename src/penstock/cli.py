@@ -312,6 +312,33 @@ def sweep(
     _print(as_json, json.loads(written.read_text()), front, _line(f"Written: {written}"))
 
 
+@app.command("results")
+def page(
+    results: Annotated[Path, typer.Option(help="The folder that penstock reproduce wrote to.")] = Path("results"),
+    profile: Annotated[str, typer.Option(help="lite or paper: the runs of which budget.")] = "lite",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The page; its pictures go into the folder of that name beside it.")
+    ] = Path("docs/results.md"),
+    as_json: AsJson = False,
+) -> None:
+    """Make the page of the paper's reproduction out of finished runs: claims, tables and figures.
+
+    It trains nothing, and can be called at any time: what `penstock reproduce` has not computed yet is listed as not
+    run yet. The claims go into claims.json among the results too, each with its value, what it is to reach, and
+    whether it holds.
+
+    Example: `penstock results --results results --out docs/results.md`
+    """
+    from penstock.experiments.claims import claims
+    from penstock.report.results_page import count_of, write_page
+    from penstock.report.tables import claims_table
+
+    written = write_page(results, profile, out)
+    found = claims(results, profile)
+    plain = {"claims": [claim.to_json() for claim in found], "written": [str(path) for path in written]}
+    _print(as_json, plain, claims_table(found), count_of(found), *(_line(f"Written: {path}") for path in written))
+
+
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where plots and JSON go.")] = Path("demo"),

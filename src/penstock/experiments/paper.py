@@ -78,7 +78,7 @@ class Experiment:
         ]
 
 
-def table1(weights: Weights, _: Budget) -> list[Method]:
+def table1(weights: Weights) -> list[Method]:
     """Return the six methods of table 1."""
     return [
         Baseline(),
@@ -90,12 +90,12 @@ def table1(weights: Weights, _: Budget) -> list[Method]:
     ]
 
 
-def positions(weights: Weights, _: Budget) -> list[Method]:
+def positions(weights: Weights) -> list[Method]:
     """Return a single layer behind each of the eight blocks."""
     return [GC(*weights.trade_off, blocks=(block,)) for block in range(1, DEPTH + 1)]
 
 
-def counts(weights: Weights, _: Budget) -> list[Method]:
+def counts(weights: Weights) -> list[Method]:
     """Return one to eight layers, spread evenly."""
     return [GC(*weights.trade_off, blocks=spread(count)) for count in range(1, DEPTH + 1)]
 
@@ -123,10 +123,10 @@ def turns(epochs: int) -> list[int]:
 
 
 _METHODS: dict[str, Callable[[Weights, Budget], list[Method]]] = {
-    "table1": table1,
-    "figure-position": positions,
-    "figure-count": counts,
-    "figure-modes": lambda weights, budget: [*positions(weights, budget), counts(weights, budget)[-1]],
+    "table1": lambda weights, budget: table1(weights),
+    "figure-position": lambda weights, budget: positions(weights),
+    "figure-count": lambda weights, budget: counts(weights),
+    "figure-modes": lambda weights, budget: [*positions(weights), counts(weights)[-1]],
     "figure-alpha": lambda weights, budget: [Baseline(), *(G(alpha) for alpha in ALPHAS)],
     "figure-beta": lambda weights, budget: [Baseline(), *(GC(0.5, beta) for beta in BETAS)],
     "figure-weights": lambda weights, budget: [GC(*weights.trade_off)],

@@ -15,6 +15,7 @@ from penstock.cost import FLOAT_BYTES
 
 if TYPE_CHECKING:
     from penstock.evaluation import Evaluation
+    from penstock.experiments.claims import Claim
     from penstock.experiments.paper import Experiment
     from penstock.experiments.summary import Row, Spread
     from penstock.experiments.sweep import Trial
@@ -120,6 +121,21 @@ def trials_table(trials: Iterable[Trial]) -> Table:
                 percent(value)
                 for value in (trial.accuracy, trial.early_stopping, trial.stopping_at_loss, trial.activation_sparsity)
             ),
+        )
+    return table
+
+
+def claims_table(claims: Iterable[Claim]) -> Table:
+    """Return a row for each claim of the paper: what it is of ours, and whether it holds."""
+    table = table_of("claim", "data", ">value", ">reach", "holds", ">seeds", title="The paper's claims, on test data")
+    for claim in claims:
+        table.add_row(
+            claim.quantity.rstrip(","),
+            claim.data,
+            claim.shown,
+            f"{claim.sign} {claim.reach:g}",
+            claim.verdict,
+            str(len(claim.seeds)),
         )
     return table
 

@@ -1,0 +1,233 @@
+"""The sections of the results page: of each experiment, what one looks at, what the paper saw, and the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from matplotlib.figure import Figure
+
+from penstock.experiments.finished import BySeed, Finished
+from penstock.experiments.methods import GC, Baseline, BranchyNet, G, GateInput, Method, TwoStage
+from penstock.experiments.paper import EXPERIMENTS, counts, positions, table1
+from penstock.experiments.problems import PROBLEMS
+from penstock.experiments.published import ANOTHER, BRANCHYNET, PUBLISHED, ROWS, TRADE_OFF
+from penstock.report import paper_figures as figures
+from penstock.report import paper_findings as findings
+from penstock.report import paper_sweeps as sweeps
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure, and what ours say to it in a sentence."""
+
+    figure: Figure
+    finding: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page says of an experiment.
+
+    Attributes:
+        experiment: its name in `EXPERIMENTS`.
+        heading: of the section.
+        words: what one looks at, and what the paper saw.
+        draw: makes the figure, once at least one run is finished.
+    """
+
+    experiment: str
+    heading: str
+    words: str
+    draw: Callable[[Finished], Drawn]
+
+    @property
+    def picture(self) -> str:
+        """The name of its picture."""
+        return f"{self.experiment.removeprefix('figure-')}.png"
+
+
+def _overall(done: Finished) -> Drawn:
+    groups, published = {}, {}
+    for problem in EXPERIMENTS["table1"].problems:
+        rows = dict(zip(ROWS, table1(done.weights(problem)), strict=True))
+        results = {name: done.of(problem, rows[name]) for name in figures.STYLES}
+        if any(results.values()):
+            title = PROBLEMS[problem].title
+            groups[f"{title}\n(the paper's: {ANOTHER[problem]})" if problem in ANOTHER else title] = results
+            published[list(groups)[-1]] = PUBLISHED[problem]
+    return Drawn(figures.overall_figure(groups, published))
+
+
+def _roc(done: Finished) -> Drawn:
+    groups = {}
+    for problem in EXPERIMENTS["figure-roc"].problems:
+        ours = GC(*done.weights(problem).trade_off)
+        groups[PROBLEMS[problem].title] = {
+            BRANCHYNET: done.of(problem, BranchyNet()),
+            TRADE_OFF: done.of(problem, ours),
+        }
+    return Drawn(figures.roc_figure({title: results for title, results in groups.items() if any(results.values())}))
+
+
+def _position(done: Finished) -> Drawn:
+    lines = {PROBLEMS[problem].title: _singles(done, problem) for problem in EXPERIMENTS["figure-position"].problems}
+    return Drawn(figures.position_figure(lines), findings.position_finding(lines))
+
+
+def _count(done: Finished) -> Drawn:
+    lines = {
+        PROBLEMS[problem].title: {
+            len(method.blocks): done.of(problem, method) for method in _only(GC, counts(done.weights(problem)))
+        }
+        for problem in EXPERIMENTS["figure-count"].problems
+    }
+    return Drawn(figures.count_figure(lines), findings.count_finding(lines))
+
+
+def _modes(done: Finished) -> Drawn:
+    panels = {
+        PROBLEMS[problem].title: (done.of(problem, counts(done.weights(problem))[-1]), _singles(done, problem))
+        for problem in EXPERIMENTS["figure-modes"].problems
+    }
+    there = {title: (several, one) for title, (several, one) in panels.items() if several or any(one.values())}
+    return Drawn(figures.modes_figure(there))
+
+
+def _alpha(done: Finished) -> Drawn:
+    problem, methods = _analysed(done, "figure-alpha")
+    baseline = done.of(problem, Baseline())
+    alphas = {method.alpha: done.of(problem, method) for method in _only(G, methods)}
+    return Drawn(sweeps.alpha_figure(baseline, alphas), findings.alpha_finding(baseline, alphas))
+
+
+def _beta(done: Finished) -> Drawn:
+    problem, methods = _analysed(done, "figure-beta")
+    baseline = done.of(problem, Baseline())
+    betas = {method.beta: done.of(problem, method) for method in _only(GC, methods)}
+    return Drawn(sweeps.beta_figure(baseline, betas), findings.beta_finding(baseline, betas))
+
+
+def _phi(done: Finished) -> Drawn:
+    problem, (method,) = _analysed(done, "figure-weights")
+    results = done.of(problem, method)
+    return Drawn(sweeps.phi_figure(results), findings.phi_finding(results))
+
+
+def _gate_input(done: Finished) -> Drawn:
+    problem, methods = _analysed(done, "figure-gate-input")
+    blocks = {method.block: done.of(problem, method) for method in _only(GateInput, methods)}
+    return Drawn(sweeps.gate_input_figure(blocks), findings.gate_input_finding(blocks))
+
+
+def _two_stages(done: Finished) -> Drawn:
+    problem, methods = _analysed(done, "figure-two-stages")
+    (joint,) = (done.of(problem, method) for method in _only(GC, methods))
+    plain, compressed = (
+        {
+            method.switch_every: done.of(problem, method)
+            for method in _only(TwoStage, methods)
+            if (method.beta is not None) == with_mask
+        }
+        for with_mask in (False, True)
+    )
+    finding = findings.two_stages_finding(joint, [*plain.values(), *compressed.values()])
+    return Drawn(sweeps.two_stages_figure(joint, plain, compressed), finding)
+
+
+def _analysed(done: Finished, experiment: str) -> tuple[str, list[Method]]:
+    """Return the one data set of the deeper analysis, and what is compared on it."""
+    (problem,) = EXPERIMENTS[experiment].problems
+    budget = PROBLEMS[problem].budget(done.profile)
+    return problem, EXPERIMENTS[experiment].methods(done.weights(problem), budget)
+
+
+def _singles(done: Finished, problem: str) -> Mapping[int, BySeed]:
+    """Return the networks with one layer, by the block behind which it stands."""
+    methods = positions(done.weights(problem))
+    return {block: done.of(problem, method) for block, method in enumerate(methods, start=1)}
+
+
+def _only(kind: type[Kind], methods: list[Method]) -> list[Kind]:
+    return [method for method in methods if isinstance(method, kind)]
+
+
+SECTIONS = (
+    Section(
+        "table1",
+        "Accuracy against early stopping",
+        "The further up and to the right, the better; bars are standard deviations over seeds, and the paper's own "
+        "points are grey. The paper saw both GC networks above BranchyNet and the Baseline on every data set, and "
+        "further to the right than BranchyNet.",
+        _overall,
+    ),
+    Section(
+        "figure-roc",
+        "The gates' curves",
+        "Each gate's threshold is moved over its whole range: thick lines are means over seeds, thin ones single "
+        "seeds. The scale of negatives is logarithmic, because a gate that stops much works at the left. In the "
+        "paper the GC gate is above BranchyNet's exit on all data sets.",
+        _roc,
+    ),
+    Section(
+        "figure-position",
+        "The position of one layer",
+        "One layer is put behind each of the eight blocks in turn. The paper saw early stopping rise with depth, from "
+        "10–40 % at a depth of 10 % to 70–90 % at 40 %, and sparsity fall, from 90–98 % at 40 % to 60–78 % at 80 %.",
+        _position,
+    ),
+    Section(
+        "figure-count",
+        "The number of layers",
+        "Layers are spread evenly over the network, and share α and β among them. In the paper accuracy hardly changes "
+        "below five layers, and falls by less than two points beyond.",
+        _count,
+    ),
+    Section(
+        "figure-modes",
+        "Several gates",
+        "Eight gates in one network work alone (independent) or all together up to a position (incremental); beside "
+        "them stand networks that were trained with a single gate there. All are compared at 1 % of positives "
+        "lost, the gates together at the loss of all. The paper saw incremental gating stop the most.",
+        _modes,
+    ),
+    Section(
+        "figure-alpha",
+        "The effect of α",
+        "A gate without compression is trained with ever more weight. In the paper the network is above the Baseline "
+        "for every α from 0.05 to 0.8, and the gate gets better as α grows.",
+        _alpha,
+    ),
+    Section(
+        "figure-beta",
+        "The effect of β",
+        "The compression is trained with ever more weight, at a fixed α. The paper saw a density of 0.579 without any "
+        "regularisation and of 2.7 % at β = 0.72, and an accuracy 1 to 4.5 % above the Baseline's below that β.",
+        _beta,
+    ),
+    Section(
+        "figure-weights",
+        "The weights of the mask",
+        "Each dimension of the mask has a weight φ, which is clipped to [0, 1]; what is above ½ is kept. The paper "
+        "shows such a histogram for CIFAR-10 too; its regularisation pushes most weights to 0.",
+        _phi,
+    ),
+    Section(
+        "figure-gate-input",
+        "The gate's input",
+        "The mask stays behind block 4, and the gate reads another block. In the paper both the gate and the network "
+        "are best when the gate reads what the mask lets through, and fall off on either side.",
+        _gate_input,
+    ),
+    Section(
+        "figure-two-stages",
+        "Training in two stages",
+        "Gate and network are trained by turns of N epochs, with no gradient between them. In the paper training all "
+        "at once is better than any N, and by turns it is slightly better to have no compression.",
+        _two_stages,
+    ),
+)
+"""In the order of the page; each experiment has one."""

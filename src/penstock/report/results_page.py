@@ -1,0 +1,196 @@
+"""The page of the paper's reproduction: all of it made from result files, and nothing in it written by hand.
+
+It can be made at any time. What is not computed yet is listed as not run yet, and where seeds are missing it says so.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from PIL import Image  # matplotlib brings it
+
+from penstock.errors import DataError
+from penstock.experiments.chosen import Weights
+from penstock.experiments.claims import NOT_RUN, Claim, claims
+from penstock.experiments.finished import Finished
+from penstock.experiments.measure import SLACK
+from penstock.experiments.paper import EXPERIMENTS, HERE
+from penstock.experiments.problems import PROBLEMS, PROFILES
+from penstock.experiments.published import ANOTHER, PUBLISHED
+from penstock.experiments.summary import POINT
+from penstock.files import write_atomically
+from penstock.report.paper_sections import SECTIONS, Drawn, Section
+from penstock.report.paper_tables import budgets_table, claims_table, masks_table, problem_table
+
+DPI, COLOURS = 120, 96
+TRIED = "tried.md"
+"""Beside the results: what was tried where ours differs, in the words of whoever tried it."""
+
+
+def write_page(results: Path, profile: str, page: Path) -> list[Path]:
+    """Write the page, its pictures and ``claims.json``; return what was written, the page last.
+
+    Args:
+        results: the folder of `penstock reproduce`.
+        profile: "lite" or "paper".
+        page: a file that ends in .md; its pictures go into the folder of the same name beside it.
+
+    Raises:
+        DataError: when the folder or the profile does not exist, or the page has another ending.
+        StorageError: when something could not be written.
+    """
+    _check(results, profile, page)
+    done = Finished(results, profile)
+    found = claims(results, profile)
+    drawn = {section.experiment: section.draw(done) for section in SECTIONS if _progress(done, section)[0]}
+    text = "\n".join(_page(done, found, drawn, page.stem))
+    folder = page.with_suffix("")
+    written = [
+        _write_picture(drawn[section.experiment].figure, folder / section.picture)
+        for section in SECTIONS
+        if section.experiment in drawn
+    ]
+    listed = results / "claims.json"
+    write_atomically(listed, (json.dumps([claim.to_json() for claim in found], indent=1) + "\n").encode())
+    write_atomically(page, text.encode())
+    return [*written, listed, page]
+
+
+def count_of(found: Sequence[Claim]) -> str:
+    """Say how many claims hold."""
+    said = f"{sum(claim.holds is True for claim in found)} of {len(found)} claims hold"
+    missed, waiting = (sum(claim.holds is verdict for claim in found) for verdict in (False, None))
+    rest = [f"{missed} missed"] * bool(missed) + [f"{waiting} {NOT_RUN}"] * bool(waiting)
+    return f"{said} ({', '.join(rest)})." if rest else f"{said}."
+
+
+def _write_picture(figure: Figure, path: Path) -> Path:
+    """Write a figure as a PNG of few colours, a third of the size: pages with pictures are kept in repositories."""
+    whole, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(whole, format="png", dpi=DPI)
+    Image.open(whole).convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
+    write_atomically(path, small.getvalue())
+    return path
+
+
+def _check(results: Path, profile: str, page: Path) -> None:
+    if profile not in PROFILES:
+        raise DataError(f"there is no profile {profile!r}; known are {', '.join(PROFILES)}.")
+    if not results.is_dir():
+        raise DataError(
+            f"there is no folder {results} with results: run `penstock reproduce` first, or give the folder that it "
+            "wrote to."
+        )
+    if page.suffix != ".md":
+        raise DataError(f"the page {page} must end in .md: its pictures go into a folder of the name without that.")
+
+
+def _progress(done: Finished, section: Section) -> tuple[int, int]:
+    return done.progress(EXPERIMENTS[section.experiment])
+
+
+def _page(done: Finished, found: Sequence[Claim], drawn: dict[str, Drawn], folder: str) -> Iterator[str]:
+    """Yield the page in pieces, each one or more lines."""
+    yield from _introduction(done)
+    yield from ("## Claims\n", f"**{count_of(found)}**\n", _CLAIMS, claims_table(found, done), "")
+    yield from _table1(done)
+    yield "## Figures\n"
+    for section in SECTIONS:
+        yield from _section(done, section, drawn.get(section.experiment), folder)
+    yield from _masks(done)
+    yield from _differences(done, found)
+
+
+def _introduction(done: Finished) -> Iterator[str]:
+    yield "# The paper's results, reproduced\n"
+    yield f"<!-- made by `penstock results --profile {done.profile}`: do not edit by hand -->\n"
+    yield (
+        "The tables and figures of *Gated Compression Layers for Efficient Always-On Models*, trained and measured "
+        f"anew with the profile `{done.profile}`. `penstock reproduce all --profile {done.profile}` computes the runs, "
+        f"and `penstock results --profile {done.profile}` makes this page out of them, with every number in it. "
+        "Choices are made on validation data; all that stands here is measured on test data.\n"
+    )
+    absent = [PROBLEMS[name].title for name in PUBLISHED if name not in HERE]
+    yield (
+        f"Of the paper's data sets {' and '.join(absent)} are not here, because they need an account or a form. The "
+        'wake word "marvin", out of Speech Commands, stands in for the latter.\n'
+    )
+    yield from ("## Budgets\n", budgets_table(done), "")
+
+
+_CLAIMS = (
+    "What the paper says of its networks, as numbers that ours must reach: means over seeds, and differences between "
+    "runs of the same seed. Early stopping is compared at equal shares of positives lost, because a threshold can buy "
+    "any early stopping.\n"
+)
+
+
+def _table1(done: Finished) -> Iterator[str]:
+    yield "## Table 1\n"
+    yield (
+        f'Accuracy, early stopping and positives lost are those at the operating point "{POINT}": thresholds at which '
+        "the gate stops as much as it can, while the accuracy on validation data stays within "
+        f"{100 * SLACK:g} points of the best that any threshold gives. A network without a gate has no threshold. AUC "
+        "and the three columns behind it come from the gate's whole curve: the early stopping that it has where it "
+        "loses so many of the positives. Behind ± is the standard deviation over seeds. The last three columns are the "
+        "paper's.\n"
+    )
+    swept = [PROBLEMS[name].title for name in HERE if Weights.chosen(done.results, done.profile, name)]
+    yield (
+        f"α and β were chosen by a sweep for {', '.join(swept) if swept else 'no data set yet'}; where there was none, "
+        "they are the paper's own.\n"
+    )
+    for problem in HERE:
+        yield f"### {PROBLEMS[problem].title}\n"
+        if problem in ANOTHER:
+            yield f"The paper's figures are those of {ANOTHER[problem]}, which is another data set.\n"
+        yield from (problem_table(done, problem), "")
+
+
+def _section(done: Finished, section: Section, drawn: Drawn | None, folder: str) -> Iterator[str]:
+    there, wanted = _progress(done, section)
+    yield f"### {section.heading}\n"
+    yield f"{section.words}\n"
+    command = f"`penstock reproduce {section.experiment} --profile {done.profile}`"
+    if drawn is None:
+        yield f"*{NOT_RUN.capitalize()}*: {command}.\n"
+        return
+    if drawn.finding:
+        yield f"{drawn.finding}\n"
+    if there < wanted:
+        yield f"*{there} of {wanted} runs are done*; the others: {command}.\n"
+    yield f"![{section.heading}]({folder}/{section.picture})\n"
+
+
+def _masks(done: Finished) -> Iterator[str]:
+    yield "### The size of a mask\n"
+    yield (
+        "Bytes a sample, for the best trade-off: all values at the cut as 32-bit floats, and the kept ones. The mask "
+        "itself is sent once: as a bit a value, or as the list of what is kept, in 16 bits each where they suffice. "
+        "The last column is n·H(kept / n) / 8, the entropy of the mask, which a code for independent bits cannot go "
+        "below. The paper counts ⌈log₂ n⌉ bits for each kept value.\n"
+    )
+    yield from (masks_table(done), "")
+
+
+def _differences(done: Finished, found: Sequence[Claim]) -> Iterator[str]:
+    yield "## Where ours differs\n"
+    missed = [claim for claim in found if claim.holds is False]
+    if missed:
+        yield "\n".join(f"- {claim.data}: {claim.claim}; here it is {claim.shown}." for claim in missed) + "\n"
+    else:
+        yield "No claim that was run is missed.\n"
+    best = max(PUBLISHED["fashion-mnist"], key=lambda row: row.accuracy)
+    yield (
+        f"The paper's direction counts more than its digits. Its accuracy of {best.accuracy:.3f} on Fashion-MNIST lies "
+        "above the 0.967 of the best entry in the list that the data set's authors keep for the ten-class problem. The "
+        "paper's problem forgives confusion among the odd classes, but T-shirt, pullover, coat and shirt, which are "
+        "mixed up most, are all even and stay apart.\n"
+    )
+    tried = done.results / TRIED
+    if tried.exists():
+        yield tried.read_text().rstrip() + "\n"
