@@ -134,7 +134,7 @@ def test_wrong_usage_exits_with_2(typed):
 
 def test_help_teaches(typed):
     text = typed("--help").out
-    for command in ("cuts", "train", "calibrate", "evaluate", "demo"):
+    for command in ("cuts", "train", "calibrate", "evaluate", "reproduce", "sweep", "results", "demo"):
         assert command in text
         assert len(typed(command, "--help").out) > 500
     for command in ("list", "fetch", "check"):

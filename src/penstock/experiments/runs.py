@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from penstock.data.batches import class_counts
 from penstock.data.splits import Splits
 from penstock.errors import DataError
 from penstock.experiments.measure import choose, measure
@@ -144,6 +145,7 @@ def compute(run: Run, data: Splits, checkpoints: Path | None = None) -> dict[str
         "run": describe(run),
         "versions": {name: version(name) for name in ("penstock", "torch")},
         "seconds": round(seconds, 1),
+        "trained_on": list(class_counts(data.train, net.plan.classes)),
         "warnings": warned,
         "layers": [_layer(net, i) for i in range(len(net.layers))],
         "activation_sparsity": _sparsity(net),

@@ -25,8 +25,9 @@ NOTHING = "–"
 
 def budgets_table(done: Finished) -> str:
     """Return a row for each data set: how wide and how long it was trained, and on how much it was measured."""
-    columns = ("data set", "network", ">width", ">epochs", ">batch", ">samples in test", ">positives in test")
-    return table([*columns, ">seeds", ">minutes a run"], [_budget(done, problem) for problem in HERE])
+    columns = ("data set", "network", ">width", ">epochs", ">batch", ">trained on", ">of them positive")
+    columns += (">tested on", ">of them positive", ">seeds", ">minutes a run")
+    return table(list(columns), [_budget(done, problem) for problem in HERE])
 
 
 def _budget(done: Finished, problem: str) -> list[str]:
@@ -39,12 +40,13 @@ def _budget(done: Finished, problem: str) -> list[str]:
         for run in experiment.runs(done.profile, [problem], results=done.results)
     ]
     results = [found for run in dict.fromkeys(runs) if (found := run.result(done.results)) is not None]
-    measured = [NOT_RUN] * 2
+    samples = [NOT_RUN] * 4
     if results:
-        measured = [f"{results[0]['test'][name]:,}" for name in ("samples", "positives")]
+        train, test = results[0]["trained_on"], results[0]["test"]
+        samples = [f"{count:,}" for count in (sum(train), sum(train[1:]), test["samples"], test["positives"])]
     minutes = f"{mean(result['seconds'] for result in results) / 60:.1f}" if results else NOT_RUN
     sizes = [str(size) for size in (budget.width, budget.epochs, budget.batch_size)]
-    return [known.title, known.network, *sizes, *measured, str(len(budget.seeds)), minutes]
+    return [known.title, known.network, *sizes, *samples, str(len(budget.seeds)), minutes]
 
 
 def claims_table(claims: Sequence[Claim], done: Finished) -> str:
