@@ -63,7 +63,7 @@ ProblemData = Annotated[
     list[str] | None,
     typer.Option(help="A problem's data, as problem=folder; may be repeated. Default: where it is found."),
 ]
-Profile = Annotated[str, typer.Option(help="lite: minutes a run on two cores. paper: the paper's budget.")]
+Profile = Annotated[str, typer.Option(help="lite: minutes a run on one core. paper: the paper's budget.")]
 Results = Annotated[Path, typer.Option(help="Where each finished run is kept as one JSON file.")]
 Work = Annotated[Path, typer.Option(help="For the checkpoints of runs under way.")]
 Network = Annotated[Path, typer.Argument(help="A gated network, as written by penstock train.", show_default=False)]
