@@ -8,7 +8,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from penstock.arguments import data_of, model_of, part_of
 from penstock.cli import main
+from penstock.errors import DataError
 
 USER_CODE = """
 import torch
@@ -29,6 +31,18 @@ def no_train():
     return {"test": draw(2, 5)}
 
 number = 5
+
+class Net(nn.Linear):
+    pass
+"""
+
+BROKEN_CODE = """
+import math
+
+def network():
+    return None
+
+size = math.tau_and_a_half
 """
 
 
@@ -36,6 +50,8 @@ number = 5
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("user")
     (folder / "mine.py").write_text(USER_CODE)
+    (folder / "broken.py").write_text(BROKEN_CODE)
+    (folder / "unfinished.py").write_text("def network(:\n")
     return folder
 
 
@@ -93,6 +109,22 @@ def test_the_whole_way(home):
         (("cuts", "mine", "--shape", "6"), "the model 'mine' is not understood: give package.module:function"),
         (("cuts", "nothere:net", "--shape", "6"), "no module 'nothere'. It is looked for in the working directory"),
         (("cuts", "mine:net", "--shape", "6"), "the module mine has no 'net'"),
+        (("cuts", ".mine:network", "--shape", "6"), "the model '.mine:network' is not understood: give package.module"),
+        (
+            ("cuts", "mine:draw", "--shape", "6"),
+            "the model 'mine:draw' needs arguments, draw(seed, n): give a function that can be called without any, "
+            "such as one of your own that calls it.",
+        ),
+        (("cuts", "mine:Net", "--shape", "6"), "the model 'mine:Net' needs arguments, Net(in_features: int, "),
+        (
+            ("cuts", "broken:network", "--shape", "6"),
+            "the model 'broken:network': the module broken cannot be imported: AttributeError: module "
+            "'math' has no attribute 'tau_and_a_half' (broken.py, line 7). Mend the module.",
+        ),
+        (
+            ("cuts", "unfinished:network", "--shape", "6"),
+            "the module unfinished cannot be imported: SyntaxError: invalid syntax (unfinished.py, line 1). Mend",
+        ),
         (("cuts", "mine:number", "--shape", "6"), "gives a int; a torch.nn.Module is wanted"),
         (("cuts", "mine:network", "--shape", "six"), "--shape six --dtype float32 is not understood"),
         (("cuts", "mine:network", "--shape", "7"), "ShapeError: an example of shape (1, 7)"),
@@ -118,6 +150,30 @@ def test_refusals_are_one_line_and_exit_with_1(typed, arguments, text):
     assert text in done.err
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+def test_an_error_inside_a_function_stays_what_it_is(home, monkeypatch):
+    """It is no matter of the name: whoever wrote the function wants to see where it comes from."""
+    (home / "fails.py").write_text("def network():\n    return len(5)\n")
+    monkeypatch.syspath_prepend(home)
+    with pytest.raises(TypeError, match="object of type 'int' has no len"):
+        model_of("fails:network")
+
+
+@pytest.mark.parametrize("split", ["validation", "tset"])
+def test_a_part_that_is_none_is_no_part(split):
+    sets = {"train": 1, "validation": None, "test": 2, "class_names": ["a", "b"]}
+    text = rf"the data has no part '{split}'; it has train, test. Choose one of those with --split, or let your data"
+    with pytest.raises(DataError, match=text):
+        part_of(sets, split)
+    assert part_of(sets, "test") == 2
+
+
+def test_data_whose_train_is_none_has_no_train(home, monkeypatch):
+    (home / "empty.py").write_text("def data():\n    return {'train': None, 'test': 1}\n")
+    monkeypatch.syspath_prepend(home)
+    with pytest.raises(DataError, match="the data 'empty:data' has no 'train'; a dict or an object with train"):
+        data_of("empty:data")
 
 
 def test_a_refusal_as_a_person_sees_it(home):

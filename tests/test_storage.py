@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import penstock as ps
+from penstock.baselines import branchynet
 from penstock.errors import StorageError
 from zoo import Shared, build, sequential
 
@@ -118,6 +119,18 @@ def test_another_network(saved):
         ps.load(saved, wider)
     with pytest.raises(StorageError, match="the list given does not fit it"):
         ps.load(saved, [nn.Linear(6, 6), nn.Linear(6, 4)])
+
+
+def test_a_gate_of_another_kind_is_not_written(saved):
+    """`load` could not build it again."""
+    before = saved.read_bytes()
+    text = (
+        r"the gate of layer 0 is an? Exit, and a file holds nothing but Gate: it could not be loaded. Keep the weights "
+        r"of such a network with torch.save\(net.state_dict\(\), ...\)"
+    )
+    with pytest.raises(StorageError, match=text):
+        ps.save(branchynet(sequential(), torch.zeros(2, 6), at=0.5), saved)
+    assert saved.read_bytes() == before
 
 
 def test_a_full_disk_leaves_the_old_file(saved, monkeypatch):

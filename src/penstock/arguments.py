@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,22 +22,63 @@ from penstock.errors import DataError
 
 
 def named(name: str, what: str) -> Any:
-    """Return what a name like package.module:function stands for, called if it can be."""
+    """Return what a name like package.module:function stands for, called if it can be.
+
+    Raises:
+        DataError: when there is no such thing, its module cannot be imported, or calling it takes arguments.
+    """
     module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute):
+    if not (module and colon and attribute) or module.startswith("."):
         raise DataError(
             f"{what} {name!r} is not understood: give package.module:function, such as mypackage.nets:wake_word."
         )
+    imported = _imported(module, f"{what} {name!r}")
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise DataError(
-            f"{what} {name!r}: no module {error.name!r}. It is looked for in the working directory ({os.getcwd()}) and "
-            "among installed packages."
-        ) from error
+        found = getattr(imported, attribute)
     except AttributeError as error:
         raise DataError(f"{what} {name!r}: the module {module} has no {attribute!r}.") from error
-    return found() if callable(found) and not isinstance(found, torch.nn.Module) else found
+    if not callable(found) or isinstance(found, torch.nn.Module):
+        return found
+    _check_callable(found, attribute, f"{what} {name!r}")
+    return found()
+
+
+def _imported(module: str, named_as: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"{named_as}: no module {error.name!r}. It is looked for in the working directory ({os.getcwd()}) and "
+            "among installed packages."
+        ) from error
+    except Exception as error:  # a module of the user's runs any code
+        raise DataError(
+            f"{named_as}: the module {module} cannot be imported: {type(error).__name__}: {_with_place(error)}. Mend "
+            "the module."
+        ) from error
+
+
+def _with_place(error: Exception) -> str:
+    """Return what an error says, and where it was raised."""
+    if isinstance(error, SyntaxError):  # it says so itself
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{error} ({Path(last.filename).name}, line {last.lineno})"
+
+
+def _check_callable(found: Callable[..., Any], attribute: str, named_as: str) -> None:
+    """Refuse what cannot be called without arguments; an error inside of it is its own."""
+    try:
+        signature = inspect.signature(found)
+    except ValueError:  # some built-in functions do not tell
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise DataError(
+            f"{named_as} needs arguments, {attribute}{signature}: give a function that can be called without any, such "
+            "as one of your own that calls it."
+        ) from error
 
 
 def model_of(name: str) -> torch.nn.Module:
@@ -50,7 +93,7 @@ def data_of(name: str) -> Mapping[str, Any]:
     """Return the parts of the data that a name gives, by their names."""
     found = named(name, "the data")
     sets = found if isinstance(found, Mapping) else dict(inspect.getmembers(found, lambda part: not callable(part)))
-    if "train" not in sets:
+    if sets.get("train") is None:
         raise DataError(
             f"the data {name!r} has no 'train'; a dict or an object with train, validation and test is wanted."
         )
@@ -58,10 +101,13 @@ def data_of(name: str) -> Mapping[str, Any]:
 
 
 def part_of(sets: Mapping[str, Any], split: str) -> Data:
-    """Return one part of the data."""
-    if split not in sets:
-        known = ", ".join(key for key in ("train", "validation", "test") if key in sets)
-        raise DataError(f"the data has no part {split!r}; it has {known}.")
+    """Return one part of the data; one that is None is not there."""
+    if sets.get(split) is None:
+        known = ", ".join(key for key in ("train", "validation", "test") if sets.get(key) is not None)
+        raise DataError(
+            f"the data has no part {split!r}; it has {known}. Choose one of those with --split, or let your data have "
+            f"{split!r} too."
+        )
     return sets[split]
 
 

@@ -24,6 +24,7 @@ from penstock.files import write_atomically
 from penstock.layers import (
     Both,
     CompressionOnly,
+    Gate,
     GatedCompression,
     GateOnly,
     Halves,
@@ -41,7 +42,12 @@ GRANULARITIES = {kind.__name__: kind for kind in (PerElement, PerChannel, PerFea
 
 
 def save(net: GatedNetwork, path: str | Path) -> None:
-    """Write the network to one file."""
+    """Write the network to one file.
+
+    Raises:
+        StorageError: when a gate is of another kind than `Gate`, or the file could not be written.
+    """
+    _check_gates(net)
     tensors, tied = _tensors(net)
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -85,6 +91,16 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
     if certificate is not None:
         net.certificate = Certificate(**{**certificate, "thresholds": net.thresholds})
     return net
+
+
+def _check_gates(net: GatedNetwork) -> None:
+    """Refuse what `load` could not build again."""
+    for i, layer in enumerate(net.layers):
+        if layer.gate is not None and type(layer.gate) is not Gate:
+            raise StorageError(
+                f"the gate of layer {i} is a {type(layer.gate).__name__}, and a file holds nothing but Gate: it could "
+                "not be loaded. Keep the weights of such a network with torch.save(net.state_dict(), ...)."
+            )
 
 
 def _tensors(net: GatedNetwork) -> tuple[dict[str, Tensor], dict[str, str]]:

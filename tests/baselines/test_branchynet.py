@@ -10,7 +10,8 @@ from torch import nn
 
 import penstock as ps
 from penstock.baselines import BranchyObjective, Exit, branchynet, exits
-from penstock.baselines.branchynet import relative_entropy
+from penstock.baselines.branchynet import hear, relative_entropy
+from penstock.network import GatedOutput
 
 CLASSES = 4
 
@@ -81,3 +82,45 @@ def test_it_learns_is_calibrated_and_evaluated_like_a_gate(trained: ps.GatedNetw
 
 def test_an_exit_costs_an_output_for_each_class() -> None:
     assert Exit((10,), classes=5, width=16).macs(10) == 16 * (10 + 5)
+
+
+def test_exits_are_in_the_mode_and_on_the_device_of_the_network() -> None:
+    model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, CLASSES))
+    for training in (True, False):
+        net = branchynet(model.train(training), torch.zeros(1, 6), at="1")
+        assert {part.training for part in net.layers[0].modules()} == {training}
+    net = branchynet(model.to("meta"), torch.zeros(1, 6, device="meta"), at="1")  # every machine has this device
+    assert {tensor.device.type for tensor in net.state_dict().values()} == {"meta"}
+
+
+class Elsewhere(nn.Module):
+    """As much of a network on another device as every machine can have: it notes where its inputs are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, device="meta"))
+        self.came: list[str] = []
+
+    def forward(self, x: torch.Tensor) -> GatedOutput:
+        self.came.append(x.device.type)
+        return GatedOutput(torch.zeros(len(x), CLASSES), (torch.zeros(len(x), CLASSES),))
+
+
+def test_samples_are_moved_to_the_network() -> None:
+    net, data = Elsewhere(), blobs(10)
+    heard = hear(net, data, batch_size=5)
+    assert net.came == ["meta", "meta"]
+    assert heard.labels.equal(data[1])
+    assert {column.device.type for column in heard} == {"cpu"}
+
+
+def test_how_several_exits_weigh() -> None:
+    """Each exit has alpha / n; all weigh alike with alpha = n / (n + 1)."""
+    model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, CLASSES))
+    net, (x, y) = branchynet(model, torch.zeros(1, 6), at=["1", "3"]), blobs(50)
+    out = net(x)
+    *at_exits, at_end = (nn.functional.cross_entropy(logits, y) for logits in (*out.gates, out.logits))
+    total = BranchyObjective(alpha=0.6)(net, out, y).total
+    torch.testing.assert_close(total, 0.3 * at_exits[0] + 0.3 * at_exits[1] + 0.4 * at_end)
+    total = BranchyObjective(alpha=2 / 3)(net, out, y).total
+    torch.testing.assert_close(total, (at_exits[0] + at_exits[1] + at_end) / 3)

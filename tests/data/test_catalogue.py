@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -87,7 +88,8 @@ def test_a_data_set_that_its_loader_reads_is_whole(tmp_path: Path, monkeypatch: 
         for synset in ("n01440764", "n01443537"):
             (tmp_path / part / synset).mkdir(parents=True)
             pil.new("RGB", (9, 9)).save(tmp_path / part / synset / "a.JPEG")
-    monkeypatch.setattr("penstock.data.imagenet.imagenet.__kwdefaults__", {"size": 8, "val_labels": None, "classes": 2})
+    defaults = import_module("penstock.data.imagenet").imagenet.__kwdefaults__
+    monkeypatch.setitem(defaults, "classes", 2)
     assert check("imagenet", tmp_path).samples == {"train": 2, "test": 2}
 
 
@@ -120,6 +122,17 @@ def test_missing_clips_are_found(words: Path) -> None:
         check("speech-commands-v0.02")
     (words / "no" / "c.wav").unlink()
     with pytest.raises(DataError, match=r"lacks 1 of the 3 files that its lists name, such as no/c.wav"):
+        check("speech-commands-v0.02")
+
+
+def test_a_subset_in_zips_is_not_checked_against_the_official_lists(words: Path) -> None:
+    shutil.rmtree(words / "yes")
+    (words / "train.zip").write_bytes(b"")
+    text = (
+        r"speech_commands_v0.02 has train.zip, a subset of Speech Commands: only the official release can be checked, "
+        r"a folder of .wav files for each word. To see whether the subset is whole, read it with speech_commands\(f"
+    )
+    with pytest.raises(DataError, match=text):
         check("speech-commands-v0.02")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock.data.addresses import FASHION_MNIST
+from penstock.data.addresses import FASHION_MNIST, WRIST
 from penstock.data.fashion_mnist import SHA256, fashion_mnist, read_idx
 from penstock.data.places import look
 from penstock.data.splits import Splits, split, stream, with_validation
@@ -292,12 +292,31 @@ def test_a_damaged_wrist_file_is_refused(tmp_path: Path, small_file: Path) -> No
             wrist(small_file)
 
 
-def test_a_missing_wheel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.data.wrist.find_spec", lambda name: None)
-    with pytest.raises(DataError, match=r"`pip install --no-deps seglearn`"):
+def test_missing_wrist_data_say_where_they_were_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.data.sources.find_spec", lambda name: None)
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    text = r"wrist was not found. Looked in: {} \(is not there\). To get it: `pip install --no-deps seglearn`; or give"
+    with pytest.raises(DataError, match=text.format(tmp_path / "wrist")):
         wrist()
-    with pytest.raises(DataError, match=r"watch.npy is not there.*`pip install --no-deps seglearn`"):
+    with pytest.raises(DataError, match=text.format(tmp_path / "watch.npy")):
         wrist(tmp_path / "watch.npy")
+    with pytest.raises(DataError, match=r"watch.npy is not there.*`pip install --no-deps seglearn`"):
+        read_recordings(tmp_path / "watch.npy")
+
+
+def test_wrist_reads_the_cache_its_folder_and_a_file_of_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache comes before the installed package, as `penstock data list` says."""
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    (tmp_path / "wrist").mkdir()
+    file = written(tmp_path / "wrist" / "watch_dataset.npy")
+    assert look(WRIST).at == file
+    parts = {"of_interest": ("ROW",), "validation": (3,), "test": (4,)}
+    expected = wrist(file, **parts).train.x
+    renamed = written(tmp_path / "mine.npy")
+    for place in (None, file.parent, renamed):
+        assert wrist(place, **parts).train.x.equal(expected)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Folders of pictures: what is seen of them, labels, parts, and what a damaged file says."""
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,25 @@ def test_a_folder_of_classes_is_dealt_out(zoo: Path) -> None:
             x, y = part[i]
             assert x.shape == (3, 8, 8)
             assert (1, 0, 2, 0)[round(x[0].mean().item() * 255 / 60)] == y  # red says which
+
+
+def test_a_share_of_each_folder_is_held_out(zoo: Path) -> None:
+    """A small folder among a large background has its share too, whatever the seed."""
+    for i in range(90):
+        paint(zoo / "dog" / f"more{i}.png", (180, i, 0))
+    for seed in range(5):
+        data = image_folder(zoo, size=8, hold_out=HoldOut(test=0.2, validation=0.1, seed=seed))
+        for part, shares in ((data.train, (7, 70)), (data.validation, (1, 10)), (data.test, (2, 20))):
+            counts = Counter(file.parent.name for file in part.files)
+            small, large = shares
+            assert counts == {"ant": small, "bee": small, "cat": small, "dog": large}
+            assert part.targets.tolist() == [{"ant": 1, "cat": 2}.get(file.parent.name, 0) for file in part.files]
+
+
+def test_a_folder_too_small_for_its_share_is_named(zoo: Path) -> None:
+    paint(zoo / "eel" / "only.png", (0, 0, 0))
+    with pytest.raises(DataError, match=r"class eel has 1 samples, and a share of 0.2 of them is 0: each class needs"):
+        image_folder(zoo, size=8, positives=("ant",))
 
 
 def test_the_same_seed_deals_the_same_files(zoo: Path) -> None:

@@ -8,6 +8,7 @@ from PIL import Image
 
 from penstock.data.imagenet import imagenet, read_val_labels
 from penstock.data.pictures import IMAGENET_STANDARD, CentreCrop, RandomCrop
+from penstock.data.splits import with_validation
 from penstock.errors import DataError
 
 SYNSETS = ("n01440764", "n01443537", "n01484850", "n01491361")
@@ -61,6 +62,40 @@ def test_photographs_are_read_and_standardised(root: Path) -> None:
 def test_training_sees_random_parts_and_testing_the_middle(root: Path) -> None:
     data = imagenet(root, classes=4)
     assert (data.train.view, data.test.view) == (RandomCrop(224), CentreCrop(224, resize=256))
+
+
+def test_a_share_of_each_synset_is_held_out_for_validation(root: Path) -> None:
+    whole = imagenet(root, size=16, classes=4).train
+    data = imagenet(root, size=16, classes=4, validation_share=1 / 3)
+    assert sorted(data.train.files + data.validation.files) == whole.files
+    assert [file.parent.name for file in data.validation.files] == list(SYNSETS)
+    for part in (data.train, data.validation):
+        assert part.targets.tolist() == [{0: 1, 2: 2}.get(SYNSETS.index(file.parent.name), 0) for file in part.files]
+    assert (data.train.view, data.validation.view) == (RandomCrop(16), data.test.view)
+    x, _ = data.validation[0]
+    assert data.validation[0][0].equal(x)  # nothing is drawn
+    assert with_validation(data, 0.1) is data
+
+
+def test_the_seed_draws_what_is_held_out(root: Path) -> None:
+    def files(seed: int) -> tuple[Path, ...]:
+        return tuple(imagenet(root, classes=4, validation_share=1 / 3, seed=seed).validation.files)
+
+    assert files(3) == files(3)
+    assert len({files(seed) for seed in range(5)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (1.0, r"the share to hold out is 1.0: it must lie between 0 and 1"),
+        (-0.1, r"the share to hold out is -0.1"),
+        (0.1, r"class n01440764 has 3 samples, and a share of 0.1 of them is 0"),
+    ],
+)
+def test_a_share_that_is_not_possible_is_refused(root: Path, share: float, text: str) -> None:
+    with pytest.raises(DataError, match=text):
+        imagenet(root, classes=4, validation_share=share)
 
 
 def test_a_flat_val_is_the_same_as_a_sorted_one(root: Path) -> None:

@@ -252,6 +252,17 @@ def test_files_are_read_from_an_archive_as_from_a_folder(archive: Path) -> None:
             read_files(place, ["a.txt", "c.txt"])
 
 
+@given(st.permutations(["a.txt", "b.txt", "c.txt"]), st.permutations(["a.txt", "b.txt", "c.txt"]))
+def test_files_come_in_the_order_that_is_asked_for(
+    tmp_path_factory: pytest.TempPathFactory, packed: list[str], asked: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("shuffled")
+    with tarfile.open(folder / "set.tar", "w") as opened:
+        for name in filled(folder, *packed) and packed:
+            opened.add(folder / name, f"package/{name}")
+    assert list(read_files(folder / "set.tar", asked)) == list(read_files(folder, asked)) == asked
+
+
 def test_a_damaged_archive_says_so_and_leaves_nothing(archive: Path, tmp_path: Path) -> None:
     archive.write_bytes(archive.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"set.tar.gz cannot be read \(.*\): delete it and fetch it again"):
@@ -386,6 +397,29 @@ def test_an_official_archive_is_unpacked_and_deleted(cache: Path, server: Server
     assert fetch(wanted).at == cache / "toys-1"
     assert names(cache) == ["toys-1"]
     assert (cache / "toys-1" / "package" / "b.txt").read_text() == "b"
+
+
+def test_an_archive_that_lies_in_the_cache_is_checked_before_it_is_unpacked(
+    cache: Path, server: Server, archive: Path
+) -> None:
+    content = archive.read_bytes()
+    wanted = Wanted(
+        "toys",
+        (Layout("loose", ("package/a.txt",), inner="toys-1"),),
+        (OfficialArchive(server.file(content, file="toys.tar"), "toys-1"),),
+    )
+    cache.mkdir(parents=True)
+    (archive.parent / "in" / "a.txt").write_text("another a")
+    with tarfile.open(cache / "toys.tar", "w") as other:
+        other.add(archive.parent / "in", "package")
+    with pytest.raises(
+        DataError, match=r"toys.tar is damaged or another file: its sha256 is .* Delete it and fetch it"
+    ):
+        fetch(wanted)
+    assert names(cache) == ["toys.tar"]
+    (cache / "toys.tar").write_bytes(content)
+    assert fetch(wanted).at == cache / "toys-1"
+    assert server.starts == []  # nothing was downloaded
 
 
 def npm(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:

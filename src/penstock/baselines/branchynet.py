@@ -37,7 +37,8 @@ def branchynet(
     """Put BranchyNet exits into a copy of ``model``, at the places where `gate` would put gates."""
     net = gate(model, example, at, halves=GateOnly(), background=background)
     for layer in net.layers:
-        layer.gate = Exit(layer.feature, layer.halves.over, classes=net.plan.classes, background=background)
+        exit_ = Exit(layer.feature, layer.halves.over, classes=net.plan.classes, background=background)
+        layer.gate = exit_.to(example.device).train(layer.training)
     return net
 
 
@@ -84,7 +85,11 @@ def relative_entropy(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class BranchyObjective(Objective):
-    """The sum of the losses of all exits and of the end, each a cross-entropy over all classes."""
+    """The losses of all exits and of the end, each a cross-entropy over all classes, weighed as `Objective` does.
+
+    Of n exits each weighs alpha / n, and the end 1 − alpha. All weigh alike with alpha = n / (n + 1): ½ for one exit,
+    ⅔ for two.
+    """
 
     def gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of exit i."""
@@ -115,14 +120,15 @@ class Heard(NamedTuple):
 @torch.no_grad()
 def hear(net: GatedNetwork, data: Data, *, batch_size: int = 256) -> Heard:
     """Ask all exits and the end about every sample."""
+    device = next(net.parameters()).device
     rows: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     with mode(net, training=False):
         for x, y in batches(data, batch_size=batch_size):
-            out = net(x)
-            said = [logits for logits in out.gates if logits is not None]
+            out = net(x.to(device))
+            said = [logits.cpu() for logits in out.gates if logits is not None]
             sure = [relative_entropy(logits).clamp(SURE, 1 - SURE).logit().double() for logits in said]
             at_exits = torch.stack([logits.argmax(1) for logits in said], 1)
-            rows.append((y, out.logits.argmax(1), at_exits, torch.stack(sure, 1)))
+            rows.append((y.cpu(), out.logits.argmax(1).cpu(), at_exits, torch.stack(sure, 1)))
     return Heard(*(torch.cat(column) for column in zip(*rows, strict=True)))
 
 

@@ -28,12 +28,20 @@ class StopGradient(nn.Module):
         return x.detach()
 
 
-def stop_gradients(net: GatedNetwork) -> GatedNetwork:
-    """Stop the gradient behind each layer of ``net``; it computes what it computed before."""
-    for i, stage in enumerate(net.stages):
-        if i and not (isinstance(stage, nn.Sequential) and isinstance(stage[0], StopGradient)):
+@contextmanager
+def stop_gradients(net: GatedNetwork) -> Iterator[GatedNetwork]:
+    """Stop the gradient behind each layer of ``net`` for a while; it computes what it computed before.
+
+    Save or ungate it afterwards: until then its stages are not those of the network that was cut.
+    """
+    stages = list(net.stages)
+    try:
+        for i, stage in enumerate(stages[1:], start=1):
             net.stages[i] = nn.Sequential(StopGradient(), stage)
-    return net
+        yield net
+    finally:
+        for i, stage in enumerate(stages):
+            net.stages[i] = stage
 
 
 def fit_in_two_stages(
@@ -43,29 +51,48 @@ def fit_in_two_stages(
     *,
     epochs: int,
     switch_every: int,
+    seed: int = 0,
     folder: str | Path | None = None,
     **options: Any,
 ) -> list[History]:
     """Train the gate's side and the prediction's side of ``net`` by turns; return the history of each turn.
 
+    The gate's side begins and the prediction's side ends, each with as many turns.
+
     Args:
         epochs: of all turns together.
         switch_every: the epochs of a turn.
+        seed: gives each turn a seed of its own, and so an order of its own.
+        folder: has a folder for each turn. A training that was broken goes on in the turn that was.
         options: as of `fit`. Each turn has an optimizer of its own.
+
+    Raises:
+        TrainingError: when the epochs do not make an even number of turns.
     """
-    if not 1 <= switch_every <= epochs or epochs % switch_every:
-        raise TrainingError(
-            f"switch_every = {switch_every} is not possible with {epochs} epochs: turns are equally long, so give a "
-            f"divisor of {epochs}."
-        )
-    stop_gradients(net)
+    turns = _turns(epochs, switch_every)
     sides = cycle([[net.stages[0], *net.layers], list(net.stages[1:])])
     histories = []
-    for turn in range(epochs // switch_every):
-        with _only(net, next(sides)):
+    with stop_gradients(net):
+        for turn in range(turns):
             where = None if folder is None else Path(folder) / f"turn-{turn}"
-            histories.append(fit(net, train, val, epochs=switch_every, folder=where, **options))
+            own = hash((seed, turn)) % 2**31
+            with _only(net, next(sides)):
+                histories.append(fit(net, train, val, epochs=switch_every, seed=own, folder=where, **options))
     return histories
+
+
+def _turns(epochs: int, switch_every: int) -> int:
+    """Return how many turns there are, an even number of them."""
+    refused = f"switch_every = {switch_every} is not possible with {epochs} epochs:"
+    if not 1 <= switch_every <= epochs or epochs % switch_every:
+        raise TrainingError(f"{refused} turns are equally long, so give a divisor of {epochs}.")
+    turns = epochs // switch_every
+    if turns % 2:
+        raise TrainingError(
+            f"{refused} that makes {turns} turns, and both sides are to have as many, so give epochs that are a "
+            f"multiple of {2 * switch_every}, or another switch_every."
+        )
+    return turns
 
 
 @contextmanager

@@ -36,18 +36,20 @@ def unpack(archive: Path, target: Path, *, progress: bool = False) -> None:
 def read_files(place: Path, names: Collection[str]) -> dict[str, bytes]:
     """Read the files of these names from a folder, or from a tar archive, whatever folder of it they are in.
 
+    Returns:
+        What is in each file, in the order of ``names``, for an archive has an order of its own.
+
     Raises:
         DataError: when one is missing, or the archive is damaged.
     """
     if place.is_dir():
-        missing = [name for name in names if not (place / name).is_file()]
-        content = {name: (place / name).read_bytes() for name in names if name not in missing}
+        content = {name: (place / name).read_bytes() for name in names if (place / name).is_file()}
     else:
         content = _members(place, names)
-        missing = [name for name in names if name not in content]
+    missing = [name for name in names if name not in content]
     if missing:
         raise DataError(f"{place} lacks {', '.join(missing)}: delete it and fetch it again.")
-    return content
+    return {name: content[name] for name in names}
 
 
 def _members(archive: Path, names: Collection[str]) -> dict[str, bytes]:

@@ -8,7 +8,15 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler, SequentialSampler, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    TensorDataset,
+)
 
 from penstock.errors import DataError
 
@@ -26,6 +34,8 @@ def loader(data: Data, *, batch_size: int, shuffle: bool = False) -> DataLoader[
             f"data of type {type(data).__name__} came; give a DataLoader, a Dataset with a length, or a pair of "
             "tensors (x, y)."
         )
+    if shuffle:
+        _check_numbered(data)
     if not len(data):
         raise DataError("the data set is empty.")
     if batch_size < 1:
@@ -37,15 +47,21 @@ class EpochOrder(Sampler[int]):
     """An order of samples that depends on seed and epoch alone, dealt out in turn to all processes.
 
     So any epoch can be drawn again, and n processes with batches of b see together what one sees with batches of n · b.
+
+    Attributes:
+        workers: what a loader seeds its reading processes with, which augment; by seed and epoch too.
     """
 
     def __init__(self, samples: int, *, shuffle: bool, seed: int, rank: int = 0, world: int = 1, even: bool = True):
-        self.samples, self.shuffle, self.seed, self.epoch = samples, shuffle, seed, 0
+        self.samples, self.shuffle, self.seed = samples, shuffle, seed
         self.rank, self.world, self.even = rank, world, even
+        self.workers = torch.Generator()
+        self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch comes next; Lightning does."""
         self.epoch = epoch
+        self.workers.manual_seed(hash((self.seed, epoch, self.rank)) % 2**63)
 
     def __iter__(self) -> Iterator[int]:
         draw = torch.manual_seed(
@@ -61,26 +77,35 @@ class EpochOrder(Sampler[int]):
         return len(range(self.rank, dealt, self.world))
 
 
+class EpochLoader(DataLoader[Any]):
+    """A loader that starts to read with its first batch: Lightning asks for it before it has said which epoch it is."""
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        yield from super().__iter__()
+
+
 def reproducible(source: DataLoader[Any], seed: int, *, rank: int, world: int, training: bool) -> DataLoader[Any]:
     """Return a loader in `EpochOrder`, if its own order is one that DataLoader makes by itself."""
-    samples = len(source.dataset)  # type: ignore[arg-type]
+    _check_numbered(source.dataset)
     if source.batch_size is None or not _is_ordinary(source):
         if world > 1:
             raise DataError(
                 "a DataLoader with a sampler of its own came, which several processes cannot share: give the data set."
             )
         return source
-    shuffled = isinstance(source.sampler, RandomSampler)
-    alone = training and samples > source.batch_size and samples % source.batch_size == 1  # batch norm cannot take one
-    return DataLoader(
+    shuffled, samples = isinstance(source.sampler, RandomSampler), len(source.dataset)  # type: ignore[arg-type]
+    order = EpochOrder(samples, shuffle=shuffled, seed=seed, rank=rank, world=world, even=training)
+    alone = training and len(order) > source.batch_size and len(order) % source.batch_size == 1  # batch norm needs two
+    return EpochLoader(
         source.dataset,
         batch_size=source.batch_size,
-        sampler=EpochOrder(samples, shuffle=shuffled, seed=seed, rank=rank, world=world, even=training),
+        sampler=order,
         num_workers=source.num_workers,
         collate_fn=source.collate_fn,
         pin_memory=source.pin_memory,
         drop_last=source.drop_last or alone,
         worker_init_fn=source.worker_init_fn,
+        generator=order.workers,
         persistent_workers=source.persistent_workers,
     )
 
@@ -130,8 +155,11 @@ def fingerprint(data: Data) -> str:
     source = data.dataset if isinstance(data, DataLoader) else data
     if isinstance(source, (tuple, list)):
         source = _pair(source)
+    _check_numbered(source)
     known = cheap_labels(data)
-    x, y = source[0]
+    with torch.random.fork_rng(devices=()):  # an augmentation is to draw the same each time
+        torch.default_generator.manual_seed(0)
+        x, y = source[0]
     parts = (len(source), None if known is None else known.tolist(), torch.as_tensor(x).tolist(), int(y))  # type: ignore[arg-type]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -146,6 +174,14 @@ def _is_ordinary(source: DataLoader[Any]) -> bool:
     sampler = source.sampler
     ordinary = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
     return ordinary and len(sampler) == len(source.dataset)  # type: ignore[arg-type]
+
+
+def _check_numbered(data: Dataset[Any]) -> None:
+    if isinstance(data, IterableDataset):
+        raise DataError(
+            f"an IterableDataset ({type(data).__name__}) came: its samples have no numbers, so no epoch could be drawn "
+            "again. Give a Dataset with __len__ and __getitem__, or read it into a pair of tensors (x, y)."
+        )
 
 
 def _pair(data: Any) -> TensorDataset:

@@ -44,8 +44,13 @@ class HasClips:
         """Return how many clips each part has.
 
         Raises:
-            DataError: when clips are missing.
+            DataError: when clips are missing, or it is a subset in zips.
         """
+        if (at / "train.zip").is_file():
+            raise DataError(
+                f"{at} has train.zip, a subset of Speech Commands: only the official release can be checked, a folder "
+                "of .wav files for each word. To see whether the subset is whole, read it with speech_commands(folder)."
+            )
         folders = [e.path for e in os.scandir(at) if e.is_dir() and e.name[0] not in "._"]  # not _background_noise_
         clips = {f"{Path(f).name}/{e.name}" for f in folders for e in os.scandir(f) if e.name.endswith(".wav")}
         held_out = {

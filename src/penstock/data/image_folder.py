@@ -1,7 +1,7 @@
 """Any folder of pictures: ``root/class/*.png`` or ``*.jpg``.
 
 With folders ``train`` and ``test``, and perhaps ``validation`` (or ``val``), each of which has the classes, those
-are the parts. Without them a share of each class is held out. Pictures are read when they are asked for, so the
+are the parts. Without them a share of each folder is held out. Pictures are read when they are asked for, so the
 folder may be larger than the memory.
 """
 
@@ -21,7 +21,7 @@ ENDINGS = (".png", ".jpg", ".jpeg")
 
 @dataclass(frozen=True)
 class HoldOut:
-    """The shares of each class to test and to validate with, drawn by a seed."""
+    """The shares of each class's folder to test and to validate with, drawn by a seed."""
 
     test: float = 0.2
     validation: float = 0.1
@@ -62,8 +62,9 @@ def image_folder(
     labels = label_of(names, positives)
     class_names = ("background", *sorted((n for n in names if labels[n]), key=labels.__getitem__))
     if not parts:
-        everything = pictures_in(root, labels, middle, standard)
-        return _held_out(everything, train_view or middle, hold_out, class_names)
+        rest, test = hold_out_files(pictures_in(root, labels, middle, standard), hold_out.test, hold_out.seed)
+        train, validation = hold_out_files(rest, hold_out.validation / (1 - hold_out.test), hold_out.seed)
+        return Splits(train.seen_through(train_view or middle), test, class_names, validation)
     found = {
         part: pictures_in(folder, labels, (train_view or middle) if part == "train" else middle, standard)
         for part, folder in parts.items()
@@ -128,18 +129,17 @@ def pictures_in(folder: Path, labels: dict[str, int], view: View, standard: Stan
     return Pictures(files, torch.tensor(targets), view, standard)
 
 
-def _held_out(everything: Pictures, train_view: View, hold_out: HoldOut, class_names: tuple[str, ...]) -> Splits:
-    """Deal the files out, each class of the labels in the same shares."""
-    rest, test = split(torch.arange(len(everything)), everything.targets, hold_out.test, hold_out.seed)
-    share = hold_out.validation / (1 - hold_out.test)
-    train, validation = split(rest.x, rest.y, share, hold_out.seed)
+def hold_out_files(pictures: Pictures, share: float, seed: int) -> tuple[Pictures, Pictures]:
+    """Return what stays and what is held out: a share of each folder, so that a small class has its part too.
 
-    def part(indices: torch.Tensor, view: View) -> Pictures:
-        files = [everything.files[i] for i in indices.tolist()]
-        return Pictures(files, everything.targets[indices], view, everything.standard)
-
-    middle = everything.view
-    return Splits(part(train.x, train_view), part(test.x, middle), class_names, part(validation.x, middle))
+    Raises:
+        DataError: when a folder would be missing on one side.
+    """
+    names = sorted({file.parent.name for file in pictures.files})
+    number = {name: i for i, name in enumerate(names)}
+    folders = torch.tensor([number[file.parent.name] for file in pictures.files])
+    kept, held_out = split(torch.arange(len(pictures)), folders, share, seed, names=names)
+    return pictures.chosen(kept.x), pictures.chosen(held_out.x)
 
 
 def _some(names: Sequence[str]) -> str:

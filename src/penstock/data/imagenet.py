@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from penstock.data.addresses import IMAGENET
-from penstock.data.image_folder import class_folders, label_of, pictures_in
+from penstock.data.image_folder import class_folders, hold_out_files, label_of, pictures_in
 from penstock.data.pictures import CentreCrop, Pictures, RandomCrop
 from penstock.data.places import find
 from penstock.data.splits import Splits
@@ -34,20 +34,25 @@ def imagenet(
     size: int = 224,
     val_labels: str | Path | None = None,
     classes: int = CLASSES,
+    validation_share: float = 0.0,
+    seed: int = 0,
 ) -> Splits:
     """Find ImageNet's photographs; each is read when it is asked for.
 
-    Training sees a random part of a photograph, mirrored every other time; testing sees the middle after the shorter
-    side became 8/7 of ``size`` long: 256 for 224.
+    Training sees a random part of a photograph, mirrored every other time; validation and testing see the middle after
+    the shorter side became 8/7 of ``size`` long: 256 for 224.
 
     Args:
         folder: has ``train`` and ``val``; by default ``imagenet`` in the cache.
         size: the side of the square that the network sees, in pixels.
         val_labels: the synset of each file of a flat ``val``; by default ``val_labels.txt`` in the folder.
         classes: how many synsets there must be; fewer for a subset of ImageNet.
+        validation_share: the share of each synset's training files to validate with; 0 for no such part.
+        seed: another seed holds out other files.
 
     Raises:
-        DataError: when a part is missing, has other synsets, or a photograph of ``val`` has no label.
+        DataError: when a part is missing, has other synsets, a photograph of ``val`` has no label, or the share is not
+            possible.
     """
     root = find(IMAGENET, folder).at
     synsets = class_folders(root / "train")
@@ -59,8 +64,11 @@ def imagenet(
     labels = label_of(synsets)
     middle = CentreCrop(size, resize=round(size * 8 / 7))
     test = _test_part(root, Path(val_labels) if val_labels else root / "val_labels.txt", labels, middle)
-    train = pictures_in(root / "train", labels, RandomCrop(size))
-    return Splits(train, test, ("background", *synsets[::2]))
+    train, validation = pictures_in(root / "train", labels, RandomCrop(size)), None
+    if validation_share != 0:
+        train, held_out = hold_out_files(train, validation_share, seed)
+        validation = held_out.seen_through(middle)
+    return Splits(train, test, ("background", *synsets[::2]), validation)
 
 
 def read_val_labels(file: Path) -> dict[str, str]:

@@ -106,6 +106,15 @@ class Pictures(Dataset[tuple[Tensor, int]]):
             raise DataError(f"{len(files)} files came with {len(targets)} labels: give one label for each file.")
         self.files, self.targets, self.view, self.standard = list(files), targets, view, standard
 
+    def chosen(self, indices: Tensor) -> Pictures:
+        """Return some of the pictures, by their numbers."""
+        files = [self.files[i] for i in indices.tolist()]
+        return Pictures(files, self.targets[indices], self.view, self.standard)
+
+    def seen_through(self, view: View) -> Pictures:
+        """Return the same pictures with another view."""
+        return Pictures(self.files, self.targets, view, self.standard)
+
     def __len__(self) -> int:
         return len(self.files)
 

@@ -96,10 +96,14 @@ class OfficialArchive:
         return OfficialFiles((self.archive,)).advice
 
     def fetch(self, folder: Path, *, progress: bool) -> None:
-        """Download the archive and unpack it."""
-        OfficialFiles((self.archive,)).fetch(folder, progress=progress)
-        unpack(folder / self.archive.file, folder / self.inner, progress=progress)
-        (folder / self.archive.file).unlink()
+        """Download the archive and unpack it; one that is there already is checked first."""
+        packed = folder / self.archive.file
+        if packed.is_file():
+            self.archive.checksum.check(packed)
+        else:
+            download(self.archive, folder, progress=progress)
+        unpack(packed, folder / self.inner, progress=progress)
+        packed.unlink()
 
 
 @dataclass(frozen=True)

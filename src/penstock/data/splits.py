@@ -3,6 +3,7 @@
 All of it depends on its arguments alone: the same labels and the same seed give the same samples.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -67,7 +68,9 @@ def with_validation(data: Splits, share: float, seed: int = 0) -> Splits:
     return replace(data, train=train, validation=validation)
 
 
-def split(x: Tensor, y: Tensor, share: float, seed: int) -> tuple[Labelled, Labelled]:
+def split(
+    x: Tensor, y: Tensor, share: float, seed: int, *, names: Sequence[str] | None = None
+) -> tuple[Labelled, Labelled]:
     """Hold out a share of each class, chosen at random.
 
     Args:
@@ -75,6 +78,7 @@ def split(x: Tensor, y: Tensor, share: float, seed: int) -> tuple[Labelled, Labe
         y: labels, (n,).
         share: the part of each class to hold out, between 0 and 1.
         seed: another seed holds out other samples.
+        names: what an error calls each label; by default its number.
 
     Returns:
         What stays and what is held out. Each sample is in one of the two, in the order it had.
@@ -91,8 +95,9 @@ def split(x: Tensor, y: Tensor, share: float, seed: int) -> tuple[Labelled, Labe
         members = (y == label).nonzero().squeeze(1)
         count = round(share * len(members))
         if not 0 < count < len(members):
+            named = label if names is None else names[label]
             raise DataError(
-                f"class {label} has {len(members)} samples, and a share of {share} of them is {count}: each class "
+                f"class {named} has {len(members)} samples, and a share of {share} of them is {count}: each class "
                 "needs a sample on both sides. Choose another share or merge classes."
             )
         held_out[_draw(members, count, generator)] = True

@@ -22,7 +22,6 @@ and ``seglearn`` is never imported.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,6 +29,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from penstock.data.addresses import WRIST
+from penstock.data.places import find
 from penstock.data.safe_pickle import load_arrays
 from penstock.data.splits import Labelled
 from penstock.errors import DataError
@@ -103,7 +104,8 @@ def wrist(
     """Read the recordings and cut them into windows of 2 s, one every 0.5 s.
 
     Args:
-        file: the npy file; by default that of the installed package ``seglearn``.
+        file: the npy file, whatever its name, or the folder it is in; by default the cache, or the installed package
+            ``seglearn``.
         of_interest: the exercises to report, labels 1, 2, ...; all others are the background.
         validation: the subjects to validate with.
         test: the subjects to test with; all who remain are trained with.
@@ -111,7 +113,8 @@ def wrist(
     Raises:
         DataError: when the file is missing or damaged, or has no such exercise or subject.
     """
-    recordings = read_recordings(_find_file() if file is None else Path(file))
+    given = None if file is None else Path(file)
+    recordings = read_recordings(given if given and given.is_file() else find(WRIST, given).at)
     _check_names("exercises of interest", of_interest, {r.exercise for r in recordings})
     everybody = {r.subject for r in recordings}
     _check_names("subjects to validate with", validation, everybody)
@@ -150,16 +153,6 @@ def read_recordings(file: Path) -> list[Recording]:
                 "seglearn's watch_dataset.npy."
             )
     return recordings
-
-
-def _find_file() -> Path:
-    spec = find_spec("seglearn")  # finds a top-level package without importing it
-    if spec is None or not spec.submodule_search_locations:
-        raise DataError(
-            "the wrist data are a file of the package seglearn, which is not installed: `pip install --no-deps "
-            "seglearn` (nothing of it is imported), or give file=."
-        )
-    return Path(spec.submodule_search_locations[0]) / "data" / "watch_dataset.npy"
 
 
 def _read_pickled_npy(opened: BinaryIO, file: Path) -> Any:
