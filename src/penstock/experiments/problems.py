@@ -136,7 +136,7 @@ _ALL = (
         "imagenet",
         "ImageNet-2012",
         "ResNeXt",
-        lambda folder, _: imagenet(folder),
+        lambda folder, _: imagenet(folder, validation_share=VALIDATION_SHARE),
         lambda channels, classes, _: resnext101_64x4d(classes, channels),
         _paper(epochs=100, batch_size=1536, rate=0.006),
         _lite(width=64, epochs=1, batch_size=64),
