@@ -302,7 +302,7 @@ def sweep(
         profile=profile,
         space=study.Space(places, most_layers),
         first=(PAPERS[problem].trade_off, PAPERS[problem].accuracy),
-        seen=lambda trial: console.print(_line(str(trial))),
+        seen=lambda trial, done: console.print(_line(f"{done} of {trials}  {trial}"), soft_wrap=True),
     )
     front = trials_table(study.pareto(found))
     if places:

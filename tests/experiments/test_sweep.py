@@ -69,8 +69,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of what is experim
 @pytest.mark.parametrize("storage", ["{}/sweep.log", "sqlite:///{}/sweep.db"])
 def test_a_study_goes_on_in_its_storage(tmp_path, storage) -> None:
     where, laboratory, seen = storage.format(tmp_path), FakeLaboratory(tmp_path), []
-    first = sweep(laboratory, "wake-word", trials=3, storage=where, first=[(0.3, 0.7)], seen=seen.append)
-    assert seen == first and first[0].method == GC(0.3, 0.7)
+    first = sweep(
+        laboratory, "wake-word", trials=3, storage=where, first=[(0.3, 0.7)], seen=lambda *one: seen.append(one)
+    )
+    assert seen == [(trial, i + 1) for i, trial in enumerate(first)] and first[0].method == GC(0.3, 0.7)
     more = sweep(laboratory, "wake-word", trials=5, storage=where, first=[(0.3, 0.7)])
     assert more[:3] == first and len(more) == 5
     assert sweep(laboratory, "wake-word", trials=5, storage=where) == more and len(laboratory.performed) == 5
@@ -92,6 +94,11 @@ def test_the_choice_is_what_an_experiment_uses(tmp_path) -> None:
         DataError, match=r"chosen.json is not the choice of a sweep \(KeyError\('trade_off'\)\): delete"
     ):
         weights_of(tmp_path, "lite", "cifar10")
+
+
+def test_a_trial_reads_well() -> None:
+    said = "α 0.2, β 0.3, behind 4: accuracy 95.00%, early stopping 90.0% (50.0% at equal loss), sparsity 50.0%"
+    assert str(Trial(GC(0.2, 0.3), 0.95, 0.9, 0.5, 0.5)) == said
 
 
 def test_a_storage_that_is_none_is_refused() -> None:

@@ -61,6 +61,13 @@ class Trial:
     stopping_at_loss: float
     activation_sparsity: float
 
+    def __str__(self) -> str:
+        return (
+            f"α {self.method.alpha:g}, β {self.method.beta:g}, behind {', '.join(map(str, self.method.blocks))}: accuracy "
+            f"{self.accuracy:.2%}, early stopping {self.early_stopping:.1%} ({self.stopping_at_loss:.1%} at equal loss), "
+            f"sparsity {self.activation_sparsity:.1%}"
+        )
+
     @property
     def aims(self) -> tuple[float, float, float]:
         """What is maximised."""
@@ -76,7 +83,7 @@ def sweep(
     profile: str = "lite",
     space: Space = Space(),
     first: Sequence[tuple[float, float]] = (),
-    seen: Callable[[Trial], None] = lambda trial: None,
+    seen: Callable[[Trial, int], None] = lambda trial, done: None,
 ) -> list[Trial]:
     """Bring a study to so many trials, and return all that it has; many processes and machines may join it.
 
@@ -84,7 +91,7 @@ def sweep(
         trials: how many the study shall have in the end; those it has already count.
         storage: a file name ending in .log, or the address of a database, such as sqlite:///sweep.db.
         first: α and β to begin a new study with, such as the paper's.
-        seen: called with each trial of this process.
+        seen: called with each trial of this process, and how many the study then has.
     """
     optuna = _optuna()
     done = optuna.trial.TrialState.COMPLETE
@@ -100,7 +107,7 @@ def sweep(
 
     def one(trial: Any) -> tuple[float, float, float]:
         result = _try(laboratory, problem, profile, space, trial)
-        seen(result)
+        seen(result, len(study.get_trials(deepcopy=False, states=(done,))) + 1)
         return result.aims
 
     enough = optuna.study.MaxTrialsCallback(trials, states=(done,))

@@ -25,9 +25,9 @@ NOTHING = "–"
 
 def budgets_table(done: Finished) -> str:
     """Return a row for each data set: how wide and how long it was trained, and on how much it was measured."""
-    columns = ("data set", "network", ">width", ">epochs", ">batch", ">trained on", ">of them positive")
-    columns += (">tested on", ">of them positive", ">seeds", ">minutes a run")
-    return table(list(columns), [_budget(done, problem) for problem in HERE])
+    columns = ["data set", "network", ">width", ">epochs", ">batch", ">trained on", ">of them positive"]
+    columns += [">tested on", ">of them positive", ">seeds", ">minutes a run"]
+    return table(columns, [_budget(done, problem) for problem in HERE])
 
 
 def _budget(done: Finished, problem: str) -> list[str]:
