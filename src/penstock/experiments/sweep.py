@@ -62,9 +62,10 @@ class Trial:
     activation_sparsity: float
 
     def __str__(self) -> str:
+        method, blocks = self.method, ", ".join(map(str, self.method.blocks))
         return (
-            f"α {self.method.alpha:g}, β {self.method.beta:g}, behind {', '.join(map(str, self.method.blocks))}: accuracy "
-            f"{self.accuracy:.2%}, early stopping {self.early_stopping:.1%} ({self.stopping_at_loss:.1%} at equal loss), "
+            f"α {method.alpha:g}, β {method.beta:g}, behind {blocks}: accuracy {self.accuracy:.2%}, early stopping "
+            f"{self.early_stopping:.1%} ({self.stopping_at_loss:.1%} at equal loss), "
             f"sparsity {self.activation_sparsity:.1%}"
         )
 
