@@ -330,7 +330,7 @@ def page(
     Example: `penstock results --results results --out docs/results.md`
     """
     from penstock.experiments.claims import claims
-    from penstock.report.results_page import count_of, write_page
+    from penstock.report.paper.page import count_of, write_page
     from penstock.report.tables import claims_table
 
     written = write_page(results, profile, out)

@@ -13,8 +13,8 @@ import numpy as np
 
 from penstock.experiments.claims import COMPARED, stopping_at
 from penstock.experiments.finished import BySeed
-from penstock.report.paper_figures import Quantity, accuracy
-from penstock.report.paper_sweeps import gate_auc, gate_stopping
+from penstock.report.paper.analysis import gate_auc, gate_stopping
+from penstock.report.paper.figures import Quantity, accuracy
 from penstock.report.tables import percent
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from penstock.experiments.claims import COMPARED
 from penstock.experiments.finished import BySeed
 from penstock.experiments.summary import Spread
-from penstock.report.paper_figures import Quantity, accuracy, in_percent, legend_below, line
+from penstock.report.paper.figures import Quantity, accuracy, in_percent, legend_below, line
 from penstock.report.plots import NEGATIVE, NEUTRAL, POSITIVE
 
 SIZE = (8.2, 3.5)

@@ -23,8 +23,8 @@ from penstock.experiments.problems import PROBLEMS, PROFILES
 from penstock.experiments.published import ANOTHER, PUBLISHED
 from penstock.experiments.summary import POINT
 from penstock.files import write_atomically
-from penstock.report.paper_sections import SECTIONS, Drawn, Section
-from penstock.report.paper_tables import budgets_table, claims_table, masks_table, problem_table
+from penstock.report.paper.sections import SECTIONS, Drawn, Section
+from penstock.report.paper.tables import budgets_table, claims_table, masks_table, problem_table
 
 DPI, COLOURS = 120, 96
 TRIED = "tried.md"

@@ -13,9 +13,7 @@ from penstock.experiments.methods import GC, Baseline, BranchyNet, G, GateInput,
 from penstock.experiments.paper import EXPERIMENTS, counts, positions, table1
 from penstock.experiments.problems import PROBLEMS
 from penstock.experiments.published import ANOTHER, BRANCHYNET, PUBLISHED, ROWS, TRADE_OFF
-from penstock.report import paper_figures as figures
-from penstock.report import paper_findings as findings
-from penstock.report import paper_sweeps as sweeps
+from penstock.report.paper import analysis, figures, findings
 
 Kind = TypeVar("Kind")
 
@@ -101,26 +99,26 @@ def _alpha(done: Finished) -> Drawn:
     problem, methods = _analysed(done, "figure-alpha")
     baseline = done.of(problem, Baseline())
     alphas = {method.alpha: done.of(problem, method) for method in _only(G, methods)}
-    return Drawn(sweeps.alpha_figure(baseline, alphas), findings.alpha_finding(baseline, alphas))
+    return Drawn(analysis.alpha_figure(baseline, alphas), findings.alpha_finding(baseline, alphas))
 
 
 def _beta(done: Finished) -> Drawn:
     problem, methods = _analysed(done, "figure-beta")
     baseline = done.of(problem, Baseline())
     betas = {method.beta: done.of(problem, method) for method in _only(GC, methods)}
-    return Drawn(sweeps.beta_figure(baseline, betas), findings.beta_finding(baseline, betas))
+    return Drawn(analysis.beta_figure(baseline, betas), findings.beta_finding(baseline, betas))
 
 
 def _phi(done: Finished) -> Drawn:
     problem, (method,) = _analysed(done, "figure-weights")
     results = done.of(problem, method)
-    return Drawn(sweeps.phi_figure(results), findings.phi_finding(results))
+    return Drawn(analysis.phi_figure(results), findings.phi_finding(results))
 
 
 def _gate_input(done: Finished) -> Drawn:
     problem, methods = _analysed(done, "figure-gate-input")
     blocks = {method.block: done.of(problem, method) for method in _only(GateInput, methods)}
-    return Drawn(sweeps.gate_input_figure(blocks), findings.gate_input_finding(blocks))
+    return Drawn(analysis.gate_input_figure(blocks), findings.gate_input_finding(blocks))
 
 
 def _two_stages(done: Finished) -> Drawn:
@@ -135,7 +133,7 @@ def _two_stages(done: Finished) -> Drawn:
         for with_mask in (False, True)
     )
     finding = findings.two_stages_finding(joint, [*plain.values(), *compressed.values()])
-    return Drawn(sweeps.two_stages_figure(joint, plain, compressed), finding)
+    return Drawn(analysis.two_stages_figure(joint, plain, compressed), finding)
 
 
 def _analysed(done: Finished, experiment: str) -> tuple[str, list[Method]]:

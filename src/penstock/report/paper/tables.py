@@ -17,7 +17,7 @@ from penstock.experiments.paper import EXPERIMENTS, HERE, table1
 from penstock.experiments.problems import PROBLEMS
 from penstock.experiments.published import PUBLISHED, ROWS, Published
 from penstock.experiments.summary import Spread, at_point
-from penstock.report.markdown import table
+from penstock.report.paper.markdown import table
 from penstock.report.tables import percent
 
 NOTHING = "–"

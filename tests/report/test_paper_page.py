@@ -17,11 +17,11 @@ from penstock.errors import DataError, StorageError
 from penstock.experiments.claims import claims
 from penstock.experiments.paper import EXPERIMENTS, HERE, PAPERS
 from penstock.experiments.problems import PROBLEMS
-from penstock.report.markdown import table
-from penstock.report.paper_findings import alpha_finding, count_finding, gate_input_finding, two_stages_finding
-from penstock.report.paper_sections import SECTIONS
-from penstock.report.paper_tables import MaskSize
-from penstock.report.results_page import write_page
+from penstock.report.paper.findings import alpha_finding, count_finding, gate_input_finding, two_stages_finding
+from penstock.report.paper.markdown import table
+from penstock.report.paper.page import write_page
+from penstock.report.paper.sections import SECTIONS
+from penstock.report.paper.tables import MaskSize
 
 
 @pytest.fixture(scope="module")

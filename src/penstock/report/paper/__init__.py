@@ -1,0 +1,1 @@
+"""The page of the paper's reproduction: tables, figures and words, all made from result files."""
