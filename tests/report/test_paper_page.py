@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from math import comb, log2
 from pathlib import Path
@@ -22,6 +23,8 @@ from penstock.report.paper.markdown import table
 from penstock.report.paper.page import write_page
 from penstock.report.paper.sections import SECTIONS
 from penstock.report.paper.tables import MaskSize
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -236,3 +239,12 @@ def test_findings_are_computed() -> None:
     said = two_stages_finding(result(0.9, stopping=0.6), [result(0.88, stopping=0.7), result(0.89, stopping=0.5), {}])
     assert "gains +1.00 points of accuracy and −10.00 points of early stopping over the best of the 2 ways" in said
     assert two_stages_finding({}, [result(0.9)]) == alpha_finding({}, {0.1: result(0.9)}) == count_finding({}) == ""
+
+
+@pytest.mark.skipif(not (ROOT / "docs" / "results.md").exists(), reason="no page is committed")
+def test_the_committed_page_is_what_the_committed_results_say(tmp_path) -> None:
+    copy = tmp_path / "results"
+    shutil.copytree(ROOT / "results", copy)
+    write_page(copy, "lite", tmp_path / "results.md")
+    assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text(), "run penstock results"
+    assert (copy / "claims.json").read_text() == (ROOT / "results" / "claims.json").read_text(), "run penstock results"
