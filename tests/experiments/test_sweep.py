@@ -106,6 +106,15 @@ def test_a_storage_that_is_none_is_refused() -> None:
         sweep(FakeLaboratory(None), "wake-word", trials=1, storage="sweep")
 
 
+def test_what_comes_first_is_tried_again_where_its_process_died(tmp_path, monkeypatch) -> None:
+    laboratory, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
+    monkeypatch.setattr(room, "_try", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))  # as a kill: no trace of it
+    with pytest.raises(KeyboardInterrupt):
+        sweep(laboratory, "wake-word", trials=1, storage=where, first=[(0.3, 0.7)])
+    monkeypatch.undo()
+    assert sweep(laboratory, "wake-word", trials=1, storage=where, first=[(0.3, 0.7)])[0].method == GC(0.3, 0.7)
+
+
 def test_a_study_of_another_budget_begins_anew(tmp_path, monkeypatch) -> None:
     laboratory, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
     sweep(laboratory, "wake-word", trials=2, storage=where)

@@ -121,7 +121,7 @@ _ALL = (
         lambda folder, _: fashion_mnist(folder),
         resnet8,
         _paper(),
-        _lite(width=8, train_samples=20_000),
+        _lite(width=8, train_samples=10_000),
     ),
     Problem(
         "cifar10",
@@ -130,7 +130,7 @@ _ALL = (
         lambda folder, _: cifar10(folder),
         resnet8,
         _paper(),
-        _lite(width=8, train_samples=20_000),
+        _lite(width=8, train_samples=10_000),
     ),
     Problem(
         "imagenet",

@@ -103,8 +103,14 @@ def sweep(
         sampler=optuna.samplers.TPESampler(seed=None, multivariate=True, constant_liar=True),
         load_if_exists=True,
     )
+    states = optuna.trial.TrialState
+    tried = [
+        trial.params | trial.system_attrs.get("fixed_params", {})
+        for trial in study.get_trials(states=(states.COMPLETE, states.WAITING))
+    ]  # not RUNNING: its process may have died, and a run is shared
     for alpha, beta in first:
-        study.enqueue_trial({"alpha": alpha, "beta": beta}, skip_if_exists=True)
+        if not any((params.get("alpha"), params.get("beta")) == (alpha, beta) for params in tried):
+            study.enqueue_trial({"alpha": alpha, "beta": beta})
 
     def one(trial: Any) -> tuple[float, float, float]:
         result = _try(laboratory, problem, profile, space, trial)
