@@ -147,11 +147,15 @@ def test_some_results_give_some_of_the_page(tmp_path) -> None:
     assert 0 < held < 48 and f"**{held} of 48 claims hold (" in text
 
 
-def test_what_was_tried_stands_at_the_end_as_it_is(tmp_path) -> None:
-    (tmp_path / "tried.md").write_text("### Tried\n\n| a | b |\n|---|---|\n| α | 1 |\n")
+def test_what_was_tried_stands_at_the_end(tmp_path) -> None:
+    row = {"problem": "cifar10", "trained_on": "10,000", "method": "GC(.6, .15)", "tried": "masks as fast as weights"}
+    row |= {"seed": 0, "accuracy": 0.7406, "early_stopping_at": [0.2, 0.25, 0.35], "activation_sparsity": 0.42}
+    plain = row | {"method": "Baseline", "tried": "|", "early_stopping_at": []}
+    (tmp_path / "tried.json").write_text(json.dumps([row, plain]))
     write_page(tmp_path, "paper", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
-    assert text.endswith((tmp_path / "tried.md").read_text())
+    assert re.search(r"masks as fast as weights \| +0 \| +0.7406 \| +0.200 \| +0.250 \| +0.350 \| +0.420 \|", text)
+    assert re.search(r"Baseline +\| \\\| +\| +0 \| +0.7406 \| +– \| +– \| +– \| +0.420 \|", text)
     assert "penstock results --profile paper" in text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2, prod
 from statistics import mean
@@ -167,3 +167,26 @@ def masks_table(done: Finished) -> str:
             rows.append([PROBLEMS[problem].title, *counts])
     columns = ("values", "kept", "all values", "kept values", "mask: bitmap", "mask: indices", "mask: entropy")
     return table(["data set", *(f">{column}" for column in columns)], rows)
+
+
+def tried_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a row for each thing that was tried: what it was, and what it gave on validation data."""
+    columns = ["data set", "trained on", "method", "what was tried", ">seed", ">accuracy"]
+    columns += [f">stopping at {100 * lost:g} % lost" for lost in LOST] + [">sparsity"]
+    return table(
+        columns,
+        [
+            [
+                row["problem"],
+                row["trained_on"],
+                row["method"],
+                row["tried"],
+                str(row["seed"]),
+                f"{row['accuracy']:.4f}",
+                *(f"{value:.3f}" for value in row["early_stopping_at"]),
+                *[NOTHING] * (len(LOST) - len(row["early_stopping_at"])),
+                f"{row['activation_sparsity']:.3f}",
+            ]
+            for row in rows
+        ],
+    )
