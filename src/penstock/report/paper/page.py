@@ -194,7 +194,7 @@ def _differences(done: Finished, found: Sequence[Claim]) -> Iterator[str]:
     tried = done.results / TRIED
     if tried.exists():
         yield (
-            "What was tried on the way, each with one seed, on validation data. A seed moves an accuracy by some tenths "
+            "What was tried on the way, with one seed each, on validation data. A seed moves accuracy by some tenths "
             "of a point, and early stopping at equal loss by much more, so these rows rank little.\n"
         )
         yield tried_table(json.loads(tried.read_text())) + "\n"
