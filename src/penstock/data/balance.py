@@ -12,7 +12,8 @@ The paper's audio sets have nine negatives to a positive (section 4). Real sets 
 - `Whole` keeps every clip instead, at the ratio that comes. For rates within a class, such as the positives lost or
   the negatives stopped, it gives the better statistics: ten times the positives, a third of the standard error.
   Calibrate with it: that fewer than 1 % of the positives are lost cannot be shown at 95 % with fewer than 299 of
-  them. Accuracy depends on the ratio, so it is measured with `Thinned`.
+  them. Accuracy depends on the ratio: it takes `Thinned`, or weights that make up for the ratio, as the
+  experiments do.
 """
 
 from collections.abc import Mapping, Sequence

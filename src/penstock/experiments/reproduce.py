@@ -36,6 +36,9 @@ def reproduce(
     clock = Clock()
     with _bar(talk) as bar:
         task = bar.add_task("", total=len(unique), now="", left="")
+        for first in _first_missing(laboratory, unique):
+            bar.update(task, now=f"looking for the data of {first.problem}")
+            laboratory.splits(first)  # better now than after hours
         while len(results) < len(unique):
             missing = [run for run in unique if run not in results]
             before = len(results)
@@ -78,6 +81,12 @@ class Clock:
         expected = sum(mean(self.seconds.get(run.problem) or known) for run in runs)
         hours, minutes = divmod(round(expected / 60), 60)
         return f"about {hours} h {minutes:02d} min left" if hours else f"about {max(1, minutes)} min left"
+
+
+def _first_missing(laboratory: Laboratory, runs: Sequence[Run]) -> list[Run]:
+    """Return one run of each problem that has runs to compute."""
+    missing = [run for run in runs if run.result(laboratory.results) is None]
+    return list({run.problem: run for run in reversed(missing)}.values())
 
 
 def _title(run: Run) -> str:

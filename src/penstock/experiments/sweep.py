@@ -28,6 +28,9 @@ SEED = 0
 
 ALPHAS, BETAS = (0.05, 0.8), (0.02, 2.0)
 
+ENOUGH_STOPPED, SOME_DROPPED, MOST_DROPPED = 0.82, 0.4, 0.93
+"""What the rules ask of the best accuracy (early stopping, sparsity) and of the best trade-off (sparsity)."""
+
 
 @dataclass(frozen=True)
 class Space:
@@ -135,7 +138,9 @@ def pareto(trials: Sequence[Trial]) -> list[Trial]:
     ]
 
 
-def best_accuracy(trials: Sequence[Trial], *, early_stopping: float = 0.82, sparsity: float = 0.4) -> Trial:
+def best_accuracy(
+    trials: Sequence[Trial], *, early_stopping: float = ENOUGH_STOPPED, sparsity: float = SOME_DROPPED
+) -> Trial:
     """Return the most accurate point of the front that stops and thins enough; the first of equals."""
     return _best(
         trials,
@@ -144,7 +149,7 @@ def best_accuracy(trials: Sequence[Trial], *, early_stopping: float = 0.82, spar
     )
 
 
-def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float = 0.93) -> Trial:
+def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float = MOST_DROPPED) -> Trial:
     """Return the point of the front that stops most at equal loss, among those that are accurate and sparse enough."""
     return _best(
         trials,
@@ -175,7 +180,16 @@ def choose(laboratory: Laboratory, problem: str, trials: Sequence[Trial], *, pro
         accuracy=(accuracy.method.alpha, accuracy.method.beta),
     )
     evidence = {
-        "rules": {"trade_off": best_trade_off.__doc__, "accuracy": best_accuracy.__doc__},
+        "rules": {
+            "trade_off": {
+                "rule": best_trade_off.__doc__,
+                "at_least": {"accuracy": plain - SLACK, "activation_sparsity": MOST_DROPPED},
+            },
+            "accuracy": {
+                "rule": best_accuracy.__doc__,
+                "at_least": {"early_stopping": ENOUGH_STOPPED, "activation_sparsity": SOME_DROPPED},
+            },
+        },
         "plain_validation_accuracy": plain,
         "front": [asdict(trial) for trial in pareto(trials)],
         "trials": [asdict(trial) for trial in trials],

@@ -1,4 +1,4 @@
-"""The page of the paper's reproduction: all of it made from result files, and nothing in it written by hand.
+"""The page of the paper's reproduction: every number of ours in it comes from result files.
 
 It can be made at any time. What is not computed yet is listed as not run yet, and where seeds are missing it says so.
 """
@@ -112,7 +112,8 @@ def _introduction(done: Finished) -> Iterator[str]:
         "The tables and figures of *Gated Compression Layers for Efficient Always-On Models*, trained and measured "
         f"anew with the profile `{done.profile}`. `penstock reproduce all --profile {done.profile}` computes the runs, "
         f"and `penstock results --profile {done.profile}` makes this page out of them, with every number in it. "
-        "Choices are made on validation data; all that stands here is measured on test data.\n"
+        "Choices are made on validation data; claims, tables and figures are measured on test data. Only the last "
+        "table, of what was tried, is of validation data.\n"
     )
     absent = [PROBLEMS[name].title for name in PUBLISHED if name not in HERE]
     yield (
