@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from penstock.arguments import data_of, model_of, part_of
 from penstock.cli import main
+from penstock.cli.arguments import data_of, model_of, part_of
 from penstock.errors import DataError
 
 USER_CODE = """

@@ -68,7 +68,6 @@ def test_imports_go_one_way():
         "timing",
         "report",
         "demo",
-        "arguments",
         "cli",
     ]
     text = (ROOT / "docs" / "architecture.md").read_text()

@@ -1,0 +1,175 @@
+"""The commands on a network of the user's: see where gates can stand, train, calibrate, evaluate."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+
+from penstock import calibration, evaluation, storage, surgery, training
+from penstock.cli.arguments import data_of, example_of, model_of, one_of, part_of, places_of
+from penstock.cli.show import AsJson, line, show
+from penstock.data.batches import batches, class_counts
+from penstock.layers import Both, CompressionOnly, GateOnly, PerChannel, PerElement, PerFeature
+from penstock.objective import Objective
+from penstock.recipe import Adam
+from penstock.report.tables import cuts_table, evaluation_tables, network_table
+
+ModelName = Annotated[str, typer.Option("--model", "-m", help="The network, as package.module:function.")]
+DataName = Annotated[str, typer.Option("--data", "-d", help="The data, as package.module:function.")]
+Network = Annotated[Path, typer.Argument(help="A gated network, as written by penstock train.", show_default=False)]
+
+HALVES = {"both": Both, "gate": GateOnly, "compression": CompressionOnly}
+GRANULARITIES = {"element": PerElement, "channel": PerChannel, "feature": PerFeature}
+
+
+def cuts(
+    model: Annotated[str, typer.Argument(help="The network, as package.module:function.", show_default=False)],
+    shape: Annotated[str, typer.Option(help="The shape of one sample, such as 1x28x28.", show_default=False)],
+    dtype: Annotated[str, typer.Option(help="Its type; int64 for networks that take tokens.")] = "float32",
+    as_json: AsJson = False,
+) -> None:
+    """List every place where a gate can stand: where exactly one tensor crosses.
+
+    Example: `penstock cuts penstock.models.resnet:resnet8 --shape 1x28x28`
+    """
+    found = surgery.cuts(model_of(model), example_of(shape, dtype))
+    show(as_json, [asdict(cut) for cut in found], cuts_table(found))
+
+
+def train(
+    model: ModelName,
+    data: DataName,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the gated network is written.")],
+    at: Annotated[str, typer.Option(help="Depths, or a count spread evenly: 0.4 · 0.2,0.4,0.6 · 3")] = "0.4",
+    after: Annotated[
+        list[str] | None, typer.Option(help="A module's name, instead of --at; may be repeated.", show_default=False)
+    ] = None,
+    halves: Annotated[
+        str, typer.Option(help="What a layer has: both; gate, which only stops; compression, which only thins.")
+    ] = "both",
+    over: Annotated[
+        str,
+        typer.Option(
+            help="What a mask dimension is: element, the finest, for inputs of one size; channel, for images and "
+            "series; feature, the last axis, for tokens. The last two allow any length."
+        ),
+    ] = "element",
+    alpha: Annotated[
+        float,
+        typer.Option(
+            help="The weight of early stopping, from 0 to below 1; higher: the gate learns more, the rest less."
+        ),
+    ] = 0.5,
+    beta: Annotated[
+        float, typer.Option(help="The weight of compression, 0 or more; higher: fewer values cross.")
+    ] = 0.55,
+    balance: Annotated[bool, typer.Option("--balance", help="Let rare classes weigh more: for 1:9 or 1:99.")] = False,
+    epochs: Annotated[int, typer.Option(help="How often the training data is gone through.")] = 20,
+    batch_size: Annotated[int, typer.Option(help="Samples a step.")] = 256,
+    rate: Annotated[float, typer.Option(help="Adam's learning rate; its highest, with a schedule.")] = 0.01,
+    schedule: Annotated[str, typer.Option(help="one-cycle, cosine or constant.")] = "one-cycle",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same network.")] = 0,
+    folder: Annotated[
+        Path | None, typer.Option(help="For logs and checkpoints. A killed training goes on when started again.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Gate a network, train it jointly with its gates and masks, and write it to a file.
+
+    Example: `penstock train -m mine:network -d mine:data --at 0.4 --epochs 20 --folder runs/a -o net.safetensors`
+    """
+    sets = data_of(data)
+    torch.manual_seed(seed)  # before the network draws its weights
+    network = model_of(model)
+    example, _ = next(batches(sets["train"], batch_size=2))
+    net = surgery.gate(
+        network,
+        example,
+        after or places_of(at),
+        halves=one_of("--halves", halves, HALVES)(one_of("--over", over, GRANULARITIES)()),
+    )
+    objective = Objective(
+        alpha=alpha, beta=beta, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
+    )
+    if not as_json:
+        Console().print(network_table(net))
+    history = training.fit(
+        net,
+        sets["train"],
+        sets.get("validation"),
+        objective=objective,
+        epochs=epochs,
+        batch_size=batch_size,
+        optimizer=Adam(rate, schedule),  # type: ignore[arg-type]
+        seed=seed,
+        folder=folder,
+        progress=not as_json,
+    )
+    storage.save(net, out)
+    show(
+        as_json,
+        {"out": str(out), "epochs": history.epochs, "warnings": history.warnings},
+        network_table(net),
+        line(f"Written: {out}"),
+    )
+
+
+def calibrate(
+    network: Network,
+    model: ModelName,
+    data: DataName,
+    split: Annotated[
+        str, typer.Option(help="The part of the data to calibrate on; not the one trained on.")
+    ] = "validation",
+    max_positive_loss: Annotated[float, typer.Option(help="The share of positives that may be lost.")] = 0.01,
+    confidence: Annotated[float, typer.Option(help="How sure the promise is.")] = 0.95,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write it; default: the same file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose thresholds that keep a promise: with this confidence, no more positives are lost than allowed.
+
+    Example: `penstock calibrate net.safetensors -m mine:network -d mine:data --max-positive-loss 0.01`
+    """
+    net = storage.load(network, model_of(model))
+    certificate = calibration.calibrate(
+        net,
+        part_of(data_of(data), split),
+        max_positive_loss=max_positive_loss,
+        confidence=confidence,
+        progress=not as_json,
+    )
+    storage.save(net, out or network)
+    show(as_json, asdict(certificate), network_table(net), f"Promise: {certificate}")
+
+
+def evaluate(
+    network: Network,
+    model: ModelName,
+    data: DataName,
+    split: Annotated[str, typer.Option(help="The part of the data to evaluate on.")] = "test",
+    ratio: Annotated[
+        list[float] | None,
+        typer.Option(help="Negatives for each positive, for the costs; may be repeated. Default: 9 and 99."),
+    ] = None,
+    plots: Annotated[Path | None, typer.Option(help="A folder for ROC, score and mask plots.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the evaluation as JSON too.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure everything: accuracy, early stopping, sparsity, positives lost, MACs and bytes a sample.
+
+    Example: `penstock evaluate net.safetensors -m mine:network -d mine:data --plots plots/`
+    """
+    net = storage.load(network, model_of(model))
+    sets = data_of(data)
+    measured = evaluation.evaluate(
+        net, part_of(sets, split), ratios=ratio or (9, 99), class_names=sets.get("class_names"), progress=not as_json
+    )
+    if out is not None:
+        measured.save(out)
+    written = [] if plots is None else measured.plot(plots, net)
+    show(as_json, measured.to_json(), *evaluation_tables(measured), *(line(f"Written: {path}") for path in written))
