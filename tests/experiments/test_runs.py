@@ -289,15 +289,15 @@ def test_the_clock_counts_by_problem() -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_experiments_name_known_problems(name) -> None:
+def test_experiments_name_known_problems(name, tmp_path) -> None:
     experiment = EXPERIMENTS[name]
     assert set(experiment.problems) <= set(HERE)
-    every = experiment.runs("lite")
+    every = experiment.runs("lite", results=tmp_path)
     assert len({run.key for run in every}) == len(set(every)) >= 3
     with pytest.raises(DataError, match="there is no problem nowhere; known are fashion-mnist"):
-        experiment.runs("lite", ["nowhere"])
+        experiment.runs("lite", ["nowhere"], results=tmp_path)
     with pytest.raises(DataError, match="there is no profile 'quick'; known are paper, lite"):
-        experiment.runs("quick")
+        experiment.runs("quick", results=tmp_path)
 
 
 def test_several_layers_are_spread_evenly() -> None:

@@ -104,7 +104,7 @@ def test_table_1_is_what_the_files_say(whole, problem) -> None:
 
 def test_the_same_results_give_the_same_bytes(tmp_path) -> None:
     results = tmp_path / "results"
-    made_up.write(results, EXPERIMENTS["figure-weights"].runs("lite"))
+    made_up.write(results, EXPERIMENTS["figure-weights"].runs("lite", results=results))
     first = write_page(results, "lite", tmp_path / "one" / "page.md")
     listed = (results / "claims.json").read_bytes()
     (tmp_path / "two").mkdir()
@@ -189,7 +189,9 @@ def test_the_command_makes_the_page(tmp_path, monkeypatch, capsys) -> None:
     assert (tmp_path / "docs" / "results.md").exists()
     assert "0 of 48 claims hold (48 not run yet)." in shown and "Written: docs/results.md" in shown
     assert max(map(len, shown.splitlines())) <= 100
-    made_up.write(tmp_path / "results", EXPERIMENTS["figure-roc"].runs("lite", ["wake-word"]))
+    made_up.write(
+        tmp_path / "results", EXPERIMENTS["figure-roc"].runs("lite", ["wake-word"], results=tmp_path / "results")
+    )
     plain = json.loads(typed("--out", "page.md", "--json"))
     assert plain["claims"] == [claim.to_json() for claim in claims(tmp_path / "results", "lite")]
     assert sum(claim["holds"] is True for claim in plain["claims"]) >= 4
