@@ -56,9 +56,7 @@ class Experiment:
         """Return what is compared, given α and β, and how long is trained."""
         return _METHODS[self.name](weights, budget)
 
-    def runs(
-        self, profile: str, problems: Sequence[str] | None = None, *, results: Path = Path("results")
-    ) -> list[Run]:
+    def runs(self, profile: str, problems: Sequence[str] | None = None, *, results: Path) -> list[Run]:
         """Return its runs: seed by seed, so that a broken experiment has whole comparisons of fewer seeds.
 
         Args:
