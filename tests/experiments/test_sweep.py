@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from penstock.errors import DataError
 from penstock.experiments import sweep as room
+from penstock.experiments.front import Trial, best_accuracy, best_trade_off, pareto
 from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G
 from penstock.experiments.paper import EXPERIMENTS, PAPERS, weights_of
 from penstock.experiments.problems import PROBLEMS
-from penstock.experiments.sweep import Trial, best_accuracy, best_trade_off, pareto, sweep
+from penstock.experiments.sweep import Search, sweep
+
+ONE_SEED = Search("wake-word", seeds=(0,))
 
 shares = st.floats(0, 1)
 trials = st.lists(st.builds(Trial, st.just(GC(0.5, 0.5)), shares, shares, shares, shares), min_size=1, max_size=12)
@@ -56,10 +59,11 @@ class FakeLaboratory:
         self.performed.append(run)
         if isinstance(run.method, Baseline):
             return {"validation": {"accuracy_open": 0.9}}
-        point = {"accuracy": 1 - run.method.beta / 4, "early_stopping": run.method.alpha}
+        point = {"accuracy": 1 - run.method.beta / 4 + run.seed / 100, "early_stopping": run.method.alpha}
         curve = {"early_stopping_at": {"0.005": run.method.alpha, "0.01": run.method.alpha, "0.02": 1.0}}
-        modes = {"incremental": [curve]}
-        validation = {"points": {"accurate": point}, "gates": [curve], "modes": modes}
+        validation = {"points": {"accurate": point}, "gates": [curve]}
+        if len(run.method.blocks) > 1:
+            validation["modes"] = {"incremental": [curve]}
         return {"validation": validation, "activation_sparsity": run.method.beta / 2}
 
 
@@ -69,22 +73,21 @@ pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of what is experim
 @pytest.mark.parametrize("storage", ["{}/sweep.log", "sqlite:///{}/sweep.db"])
 def test_a_study_goes_on_in_its_storage(tmp_path, storage) -> None:
     where, laboratory, seen = storage.format(tmp_path), FakeLaboratory(tmp_path), []
-    first = sweep(
-        laboratory, "wake-word", trials=3, storage=where, first=[(0.3, 0.7)], seen=lambda *one: seen.append(one)
-    )
+    first = sweep(laboratory, ONE_SEED, trials=3, storage=where, first=[(0.3, 0.7)], seen=lambda *one: seen.append(one))
     assert seen == [(trial, i + 1) for i, trial in enumerate(first)] and first[0].method == GC(0.3, 0.7)
-    more = sweep(laboratory, "wake-word", trials=5, storage=where, first=[(0.3, 0.7)])
+    more = sweep(laboratory, ONE_SEED, trials=5, storage=where, first=[(0.3, 0.7)])
     assert more[:3] == first and len(more) == 5
-    assert sweep(laboratory, "wake-word", trials=5, storage=where) == more and len(laboratory.performed) == 5
+    assert sweep(laboratory, ONE_SEED, trials=5, storage=where) == more and len(laboratory.performed) == 5
     assert all(trial.accuracy == 1 - trial.method.beta / 4 for trial in more)
     assert all(trial.stopping_at_loss == pytest.approx((1 + 2 * trial.method.alpha) / 3) for trial in more)
-    layers = sweep(laboratory, "wake-word", trials=4, storage=where, space=room.Space(places=True, most_layers=3))
+    several = Search("wake-word", space=room.Space(places=True, most_layers=3), seeds=(0,))
+    layers = sweep(laboratory, several, trials=4, storage=where)
     assert len(layers) == 4 and all(1 <= len(trial.method.blocks) <= 3 for trial in layers)
 
 
 def test_the_choice_is_what_an_experiment_uses(tmp_path) -> None:
     trials = [Trial(GC(0.2, 0.3), 0.95, 0.9, 0.5, 0.5), Trial(GC(0.4, 0.9), 0.92, 0.9, 0.6, 0.95)]
-    room.choose(FakeLaboratory(tmp_path), "cifar10", trials)
+    room.choose(FakeLaboratory(tmp_path), Search("cifar10"), trials)
     table = EXPERIMENTS["table1"].runs("lite", ["cifar10"], results=tmp_path)
     methods = [run.method for run in table if run.seed == 0]
     assert methods == [Baseline(), BranchyNet(), G(0.4), C(0.9), GC(0.4, 0.9), GC(0.2, 0.3)]
@@ -103,24 +106,31 @@ def test_a_trial_reads_well() -> None:
 
 def test_a_storage_that_is_none_is_refused() -> None:
     with pytest.raises(DataError, match=r"storage 'sweep' is not understood: give a file that ends in .log, or"):
-        sweep(FakeLaboratory(None), "wake-word", trials=1, storage="sweep")
+        sweep(FakeLaboratory(None), ONE_SEED, trials=1, storage="sweep")
 
 
 def test_what_comes_first_is_tried_again_where_its_process_died(tmp_path, monkeypatch) -> None:
     laboratory, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
     monkeypatch.setattr(room, "_try", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))  # as a kill: no trace of it
     with pytest.raises(KeyboardInterrupt):
-        sweep(laboratory, "wake-word", trials=1, storage=where, first=[(0.3, 0.7)])
+        sweep(laboratory, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])
     monkeypatch.undo()
-    assert sweep(laboratory, "wake-word", trials=1, storage=where, first=[(0.3, 0.7)])[0].method == GC(0.3, 0.7)
+    assert sweep(laboratory, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])[0].method == GC(0.3, 0.7)
+
+
+def test_a_trial_is_the_mean_of_all_seeds(tmp_path) -> None:
+    laboratory = FakeLaboratory(tmp_path)
+    (trial,) = sweep(laboratory, Search("wake-word"), trials=1, storage=f"{tmp_path}/sweep.log", first=[(0.3, 0.4)])
+    assert [run.seed for run in laboratory.performed] == [0, 1, 2]
+    assert trial.accuracy == pytest.approx(0.9 + 0.01)
 
 
 def test_a_study_of_another_budget_begins_anew(tmp_path, monkeypatch) -> None:
     laboratory, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
-    sweep(laboratory, "wake-word", trials=2, storage=where)
+    sweep(laboratory, ONE_SEED, trials=2, storage=where)
     problem = PROBLEMS["wake-word"]
     monkeypatch.setitem(PROBLEMS, "wake-word", replace(problem, lite=replace(problem.lite, epochs=3)))
-    assert len(sweep(laboratory, "wake-word", trials=1, storage=where)) == 1
+    assert len(sweep(laboratory, ONE_SEED, trials=1, storage=where)) == 1
 
 
 @pytest.mark.parametrize("space", [(False, 2), (True, 0), (True, 9)])

@@ -86,6 +86,7 @@ def sweep(
     problem: Annotated[str, typer.Argument(help="fashion-mnist, cifar10, speech-commands, ...", show_default=False)],
     trials: Annotated[int, typer.Option(help="How many trials the study shall have; those done before count.")] = 16,
     places: Annotated[bool, typer.Option("--places", help="Let layers stand anywhere, not at 40 % alone.")] = False,
+    seeds: Annotated[int, typer.Option(help="A trial is the mean of so many seeds; 0: all of the profile's.")] = 0,
     most_layers: Annotated[int, typer.Option(help="Try up to so many layers; with --places.")] = 1,
     storage: Annotated[
         str | None,
@@ -106,13 +107,14 @@ def sweep(
     points below the plain network's. The accuracy: the most accurate, with an early stopping of at least 82 % and a
     sparsity of at least 40 %. Where nothing qualifies, what misses by least.
 
-    Each trial is one run, kept like any other. The choice lies beside the results, where `penstock reproduce` finds
-    it; a sweep over places and layers, too, prints its front and chooses nothing. Start the command several times to
-    share the work.
+    Each trial is the mean of a few runs, kept like any other. The choice lies beside the results, where `penstock
+    reproduce` finds it; a sweep over places and layers, too, prints its front and chooses nothing. Start the command
+    several times to share the work.
 
     Example: `penstock sweep cifar10 --trials 16`
     """
     from penstock.experiments import sweep as study
+    from penstock.experiments.front import pareto
     from penstock.experiments.paper import PAPERS
     from penstock.experiments.runs import Laboratory
     from penstock.report.tables import trials_table
@@ -121,21 +123,20 @@ def sweep(
     laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
     results.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True, quiet=as_json)
+    search = study.Search(problem, profile, study.Space(places, most_layers), tuple(range(seeds)))
     found = study.sweep(
         laboratory,
-        problem,
+        search,
         trials=trials,
         storage=storage or str(results / "sweep.log"),
-        profile=profile,
-        space=study.Space(places, most_layers),
         first=(PAPERS[problem].trade_off, PAPERS[problem].accuracy),
         seen=lambda trial, done: console.print(line(f"{done} of {trials}  {trial}"), soft_wrap=True),
     )
-    front = trials_table(study.pareto(found))
+    front = trials_table(pareto(found))
     if places:
         show(as_json, [asdict(trial) for trial in found], front)
         return
-    written = study.choose(laboratory, problem, found, profile=profile)
+    written = study.choose(laboratory, search, found)
     show(as_json, json.loads(written.read_text()), front, line(f"Written: {written}"))
 
 

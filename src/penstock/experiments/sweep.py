@@ -1,8 +1,8 @@
 """Sweep over α and β, and over the position and the number of layers, with Optuna; several aims at once.
 
-Each trial is an ordinary run of one seed, so its result is kept and shared like any other. All values come from
-validation data. What is chosen is a point of the Pareto front, by a rule that is written down before (`best_accuracy`,
-`best_trade_off`), and only then are all seeds of the chosen methods run and tested.
+Each trial is the mean of ordinary runs, one a seed, so their results are kept and shared like any other: one seed alone
+ranks little. All values come from validation data. What is chosen is a point of the Pareto front, by a rule that is
+written down before (front.py), and only then is it tested.
 """
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ from typing import Any
 
 from penstock.errors import DataError, MissingExtraError
 from penstock.experiments.chosen import Weights
+from penstock.experiments.front import (
+    ENOUGH_STOPPED,
+    MOST_DROPPED,
+    SOME_DROPPED,
+    Trial,
+    best_accuracy,
+    best_trade_off,
+    pareto,
+)
 from penstock.experiments.measure import SLACK
-from penstock.experiments.methods import GC, PLACE, Baseline
+from penstock.experiments.methods import GC, PLACE, Baseline, Method
 from penstock.experiments.problems import PROBLEMS
 from penstock.experiments.reproduce import PATIENCE_S
 from penstock.experiments.runs import Laboratory, Run
 from penstock.models.eight_blocks import DEPTH
 
-SEED = 0
-"""The seed of all trials."""
-
 ALPHAS, BETAS = (0.05, 0.8), (0.02, 2.0)
-
-ENOUGH_STOPPED, SOME_DROPPED, MOST_DROPPED = 0.82, 0.4, 0.93
-"""What the rules ask of the best accuracy (early stopping, sparsity) and of the best trade-off (sparsity)."""
 
 
 @dataclass(frozen=True)
@@ -49,43 +52,37 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What one setting reached, on validation data.
+class Search:
+    """What is swept.
 
     Attributes:
-        accuracy, early_stopping: at the operating point "accurate" (`measure.Choices`).
-        stopping_at_loss: early stopping at equal positives lost: the mean over `measure.LOST`.
-        activation_sparsity: of all layers.
+        problem, profile: as in `Run`.
+        space: what is varied.
+        seeds: those that a trial is the mean of; by default all of the budget's.
     """
 
-    method: GC
-    accuracy: float
-    early_stopping: float
-    stopping_at_loss: float
-    activation_sparsity: float
+    problem: str
+    profile: str = "lite"
+    space: Space = Space()
+    seeds: tuple[int, ...] = ()
 
-    def __str__(self) -> str:
-        method, blocks = self.method, ", ".join(map(str, self.method.blocks))
-        return (
-            f"α {method.alpha:g}, β {method.beta:g}, behind {blocks}: accuracy {self.accuracy:.2%}, early stopping "
-            f"{self.early_stopping:.1%} ({self.stopping_at_loss:.1%} at equal loss), "
-            f"sparsity {self.activation_sparsity:.1%}"
-        )
+    def runs(self, method: Method) -> list[Run]:
+        """Return the runs of a method."""
+        seeds = self.seeds or PROBLEMS[self.problem].budget(self.profile).seeds
+        return [Run(self.problem, method, seed, self.profile) for seed in seeds]
 
     @property
-    def aims(self) -> tuple[float, float, float]:
-        """What is maximised."""
-        return self.accuracy, self.stopping_at_loss, self.activation_sparsity
+    def name(self) -> str:
+        """All that trials must share to be compared."""
+        return f"{self.problem} {PROBLEMS[self.problem].budget(self.profile)} {self.space} {self.seeds}"
 
 
 def sweep(
     laboratory: Laboratory,
-    problem: str,
+    search: Search,
     *,
     trials: int,
     storage: str,
-    profile: str = "lite",
-    space: Space = Space(),
     first: Sequence[tuple[float, float]] = (),
     seen: Callable[[Trial, int], None] = lambda trial, done: None,
 ) -> list[Trial]:
@@ -98,25 +95,23 @@ def sweep(
         seen: called with each trial of this process, and how many the study then has.
     """
     optuna = _optuna()
-    done = optuna.trial.TrialState.COMPLETE
+    done, waiting = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.WAITING
     study = optuna.create_study(
-        study_name=f"{problem} {PROBLEMS[problem].budget(profile)} {space}",
+        study_name=search.name,
         storage=_storage(optuna, storage),
         directions=["maximize"] * 3,
         sampler=optuna.samplers.TPESampler(seed=None, multivariate=True, constant_liar=True),
         load_if_exists=True,
     )
-    states = optuna.trial.TrialState
     tried = [
-        trial.params | trial.system_attrs.get("fixed_params", {})
-        for trial in study.get_trials(states=(states.COMPLETE, states.WAITING))
+        trial.params | trial.system_attrs.get("fixed_params", {}) for trial in study.get_trials(states=(done, waiting))
     ]  # not RUNNING: its process may have died, and a run is shared
     for alpha, beta in first:
         if not any((params.get("alpha"), params.get("beta")) == (alpha, beta) for params in tried):
             study.enqueue_trial({"alpha": alpha, "beta": beta})
 
     def one(trial: Any) -> tuple[float, float, float]:
-        result = _try(laboratory, problem, profile, space, trial)
+        result = _try(laboratory, search, trial)
         seen(result, len(study.get_trials(deepcopy=False, states=(done,))) + 1)
         return result.aims
 
@@ -126,52 +121,12 @@ def sweep(
     return [_trial(trial.user_attrs["trial"]) for trial in study.get_trials(states=(done,))]
 
 
-def pareto(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials that no other beats in one aim and equals in the rest."""
-    return [
-        one
-        for one in trials
-        if not any(
-            other.aims != one.aims and all(a >= b for a, b in zip(other.aims, one.aims, strict=True))
-            for other in trials
-        )
-    ]
-
-
-def best_accuracy(
-    trials: Sequence[Trial], *, early_stopping: float = ENOUGH_STOPPED, sparsity: float = SOME_DROPPED
-) -> Trial:
-    """Return the most accurate point of the front that stops and thins enough; the first of equals."""
-    return _best(
-        trials,
-        aim=lambda trial: trial.accuracy,
-        short=lambda trial: (early_stopping - trial.early_stopping, sparsity - trial.activation_sparsity),
-    )
-
-
-def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float = MOST_DROPPED) -> Trial:
-    """Return the point of the front that stops most at equal loss, among those that are accurate and sparse enough."""
-    return _best(
-        trials,
-        aim=lambda trial: trial.stopping_at_loss,
-        short=lambda trial: (accuracy - trial.accuracy, sparsity - trial.activation_sparsity),
-    )
-
-
-def _best(trials: Sequence[Trial], aim: Callable[[Trial], float], short: Callable[[Trial], tuple[float, ...]]) -> Trial:
-    """Return the best of what falls short in nothing; where all do, the point that misses by least."""
-    front = pareto(trials)
-    if not front:
-        raise DataError("the study has no finished trial yet: let it run, then choose.")
-    return min(front, key=lambda trial: (sum(max(0.0, missing) for missing in short(trial)), -aim(trial)))
-
-
-def choose(laboratory: Laboratory, problem: str, trials: Sequence[Trial], *, profile: str = "lite") -> Path:
+def choose(laboratory: Laboratory, search: Search, trials: Sequence[Trial]) -> Path:
     """Choose the rows of table 1 by the written rules, and write the choice beside the results.
 
-    The best trade-off may not be less accurate than the plain network on validation data, as far as one seed tells.
+    The best trade-off may not be less accurate than the plain network on validation data, but for `SLACK`.
     """
-    plain = wait_for(laboratory, Run(problem, Baseline(), SEED, profile))["validation"]["accuracy_open"]
+    plain = mean(result["validation"]["accuracy_open"] for result in wait_for(laboratory, search.runs(Baseline())))
     accuracy, trade_off = best_accuracy(trials), best_trade_off(trials, accuracy=plain - SLACK)
     weights = Weights(
         gate=trade_off.method.alpha,
@@ -194,33 +149,45 @@ def choose(laboratory: Laboratory, problem: str, trials: Sequence[Trial], *, pro
         "front": [asdict(trial) for trial in pareto(trials)],
         "trials": [asdict(trial) for trial in trials],
     }
-    return weights.write(laboratory.results, profile, problem, evidence)
+    return weights.write(laboratory.results, search.profile, search.problem, evidence)
 
 
-def wait_for(laboratory: Laboratory, run: Run) -> dict[str, Any]:
-    """Return a run's result, waiting for another process if that computes it."""
-    while (result := laboratory.perform(run)) is None:
-        time.sleep(PATIENCE_S)
-    return result
+def wait_for(laboratory: Laboratory, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the results of runs, waiting for another process where that computes one."""
+    results = []
+    for run in runs:
+        while (result := laboratory.perform(run)) is None:
+            time.sleep(PATIENCE_S)
+        results.append(result)
+    return results
 
 
-def _try(laboratory: Laboratory, problem: str, profile: str, space: Space, trial: Any) -> Trial:
+def _try(laboratory: Laboratory, search: Search, trial: Any) -> Trial:
+    space = search.space
     alpha = round(trial.suggest_float("alpha", *ALPHAS), 2)
     beta = round(trial.suggest_float("beta", *BETAS, log=True), 3)
     count = trial.suggest_int("layers", 1, space.most_layers)
     deepest = trial.suggest_int("deepest", count, DEPTH) if space.places else PLACE
     blocks = tuple(round((i + 1) * deepest / count) for i in range(count))
     method = GC(alpha, beta, blocks)
-    result = wait_for(laboratory, Run(problem, method, SEED, profile))
-    validation = result["validation"]
-    point, curve = validation["points"]["accurate"], validation["gates"][-1]["early_stopping_at"]
-    if len(blocks) > 1:
-        curve = validation["modes"]["incremental"][-1]["early_stopping_at"]
+    results = wait_for(laboratory, search.runs(method))
+    points = [result["validation"]["points"]["accurate"] for result in results]
     reached = Trial(
-        method, point["accuracy"], point["early_stopping"], mean(curve.values()), result["activation_sparsity"]
+        method,
+        accuracy=mean(point["accuracy"] for point in points),
+        early_stopping=mean(point["early_stopping"] for point in points),
+        stopping_at_loss=mean(_stopping_at_loss(result["validation"]) for result in results),
+        activation_sparsity=mean(result["activation_sparsity"] for result in results),
     )
     trial.set_user_attr("trial", asdict(reached))
     return reached
+
+
+def _stopping_at_loss(validation: dict[str, Any]) -> float:
+    """Return the mean over `LOST` of what all gates together stop."""
+    several = validation.get("modes")
+    curve = several["incremental"][-1] if several else next(gate for gate in validation["gates"] if gate)
+    return mean(curve["early_stopping_at"].values())
 
 
 def _trial(plain: dict[str, Any]) -> Trial:

@@ -16,9 +16,9 @@ from penstock.cost import FLOAT_BYTES
 if TYPE_CHECKING:
     from penstock.evaluation import Evaluation
     from penstock.experiments.claims import Claim
+    from penstock.experiments.front import Trial
     from penstock.experiments.paper import Experiment
     from penstock.experiments.summary import Row, Spread
-    from penstock.experiments.sweep import Trial
     from penstock.network import GatedNetwork
     from penstock.surgery.cuts import Cut
 
