@@ -166,10 +166,10 @@ SECTIONS = (
         "figure-roc",
         "The gates' curves",
         "Each gate's threshold is moved over its whole range: thick lines are means over seeds, thin ones single "
-        "seeds. The scale of negatives is logarithmic, because a gate that stops much works at the left. An exit's curve "
-        "bends where the exit names a class of interest: its entropy tells nothing apart there, which costs it AUC but "
-        "no early stopping at the losses that gates work at. In the paper the GC gate is above BranchyNet's exit on all "
-        "data sets.",
+        "seeds. The scale of negatives is logarithmic, because a gate that stops much works at the left. An exit's "
+        "curve bends where the exit names a class of interest: its entropy tells nothing apart there, which costs it "
+        "AUC but no early stopping at the losses that gates work at. In the paper the GC gate is above BranchyNet's "
+        "exit on all data sets.",
         _roc,
     ),
     Section(
