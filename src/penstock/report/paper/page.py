@@ -120,7 +120,15 @@ def _introduction(done: Finished) -> Iterator[str]:
         f"Of the paper's data sets {' and '.join(absent)} are not here, because they need an account or a form. The "
         'wake word "marvin", out of Speech Commands, stands in for the latter.\n'
     )
-    yield from ("## Budgets\n", budgets_table(done), "")
+    yield "## Budgets\n"
+    if done.profile == "lite":
+        yield (
+            "The paper trains for 200 epochs on all of the data. Here a run takes minutes, on a part of the training "
+            "data, such that the plain network ends near knowing it by heart, as after so many epochs. How large a "
+            "part and how many epochs was settled on validation data, with an eye on where the paper's claims appear; "
+            "what else was tried stands at the end of the page.\n"
+        )
+    yield from (budgets_table(done), "")
 
 
 _CLAIMS = (
