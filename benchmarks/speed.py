@@ -72,7 +72,7 @@ def predict() -> list[Figure]:
             "stage 1": without_gradient(net.stages[0], x),
             "rest": without_gradient(net.stages[1], features),
         },
-        rounds=40,
+        rounds=200,
         warm_up=5,
     )
     rate = passed / BATCH
