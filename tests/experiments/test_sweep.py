@@ -55,6 +55,9 @@ class FakeLaboratory:
         self.results = results
         self.performed = []
 
+    def splits(self, run):
+        return None
+
     def perform(self, run):
         self.performed.append(run)
         if isinstance(run.method, Baseline):

@@ -7,7 +7,6 @@ written down before (front.py), and only then is it tested.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from penstock.experiments.front import (
 from penstock.experiments.measure import SLACK
 from penstock.experiments.methods import GC, PLACE, Baseline, Method
 from penstock.experiments.problems import PROBLEMS
-from penstock.experiments.reproduce import PATIENCE_S
+from penstock.experiments.reproduce import reproduce
 from penstock.experiments.runs import Laboratory, Run
 from penstock.models.eight_blocks import DEPTH
 
@@ -126,7 +125,9 @@ def choose(laboratory: Laboratory, search: Search, trials: Sequence[Trial]) -> P
 
     The best trade-off may not be less accurate than the plain network on validation data, but for `SLACK`.
     """
-    plain = mean(result["validation"]["accuracy_open"] for result in wait_for(laboratory, search.runs(Baseline())))
+    plain = mean(
+        result["validation"]["accuracy_open"] for result in reproduce(laboratory, search.runs(Baseline()), talk=False)
+    )
     accuracy, trade_off = best_accuracy(trials), best_trade_off(trials, accuracy=plain - SLACK)
     weights = Weights(
         gate=trade_off.method.alpha,
@@ -152,16 +153,6 @@ def choose(laboratory: Laboratory, search: Search, trials: Sequence[Trial]) -> P
     return weights.write(laboratory.results, search.profile, search.problem, evidence)
 
 
-def wait_for(laboratory: Laboratory, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return the results of runs, waiting for another process where that computes one."""
-    results = []
-    for run in runs:
-        while (result := laboratory.perform(run)) is None:
-            time.sleep(PATIENCE_S)
-        results.append(result)
-    return results
-
-
 def _try(laboratory: Laboratory, search: Search, trial: Any) -> Trial:
     space = search.space
     alpha = round(trial.suggest_float("alpha", *ALPHAS), 2)
@@ -170,7 +161,7 @@ def _try(laboratory: Laboratory, search: Search, trial: Any) -> Trial:
     deepest = trial.suggest_int("deepest", count, DEPTH) if space.places else PLACE
     blocks = tuple(round((i + 1) * deepest / count) for i in range(count))
     method = GC(alpha, beta, blocks)
-    results = wait_for(laboratory, search.runs(method))
+    results = reproduce(laboratory, search.runs(method), talk=False)
     points = [result["validation"]["points"]["accurate"] for result in results]
     reached = Trial(
         method,
