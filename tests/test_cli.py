@@ -86,6 +86,7 @@ def test_the_whole_way(home):
     assert [cut["name"] for cut in cuts] == ["0", "1", "2", "3"]
     assert "MACs before" in penstock(home, "cuts", "mine:network", "--shape", "6").stdout
     train = ("train", *mine, "--at", "0.3,0.7", "--beta", "0.05", "--epochs", "6", "--batch-size", "64", "--balance")
+    train += ("--masks", "drawn", "--p", "1")
     made = json.loads(penstock(home, *train, "--folder", "run", "--out", "net.safetensors", "--json").stdout)
     assert len(made["epochs"]) == 6
     promise = penstock(home, "calibrate", "net.safetensors", *mine, "--max-positive-loss", "0.03", "--json")
@@ -137,6 +138,11 @@ def test_the_whole_way(home):
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--halves", "none"),
             "--halves none is not known; known are both, gate, compression",
         ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--masks", "none"),
+            "--masks none is not known; known are thresholded, drawn",
+        ),
+        (("sweep", "cifar10", "--first", "0.5"), "'0.5' is not understood: give α and β with a comma between"),
         (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--alpha", "1"), "Σα = 1 is not possible"),
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--at", "layer1"),

@@ -36,6 +36,14 @@ def test_what_is_tied_stays_tied(tmp_path):
     assert torch.equal(again(x).logits, net(x).logits)
 
 
+def test_how_a_mask_is_trained_is_kept(tmp_path):
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=[ps.Both(binarised=ps.Drawn()), ps.GateOnly()])
+    ps.save(net, tmp_path / "net.safetensors")
+    again = ps.load(tmp_path / "net.safetensors", sequential())
+    assert [layer.halves for layer in again.layers] == [layer.halves for layer in net.layers]
+    assert again.layers[0].compression.binarised == ps.Drawn()
+
+
 def test_loading_leaves_the_given_model_untouched(saved):
     model = sequential()
     before = model[0].weight.clone()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ import sys, torch, penstock as ps
 sys.path.insert(0, {tests!r})
 from test_training import network, task, weights, QUIET
 torch.set_num_threads(1)
-net = network()
+net = network(halves=ps.Both(binarised=ps.Drawn()))
 history = ps.fit(net, task(2048), task(seed=1), epochs=6, batch_size=16, folder=sys.argv[1], **QUIET)
 torch.save((weights(net), [row["train/loss"] for row in history.epochs]), sys.argv[2])
 """
@@ -130,7 +131,7 @@ def script(folder, out):
 
 
 def test_a_killed_training_ends_like_an_unbroken_one(tmp_path):
-    """Shuffling and dropout are in play, and the kill is a real one."""
+    """Shuffling, dropout and drawn masks are in play, and the kill is a real one."""
     assert script(tmp_path / "whole", tmp_path / "whole.pt").wait() == 0
     broken = script(tmp_path / "broken", tmp_path / "broken.pt")
     metrics = tmp_path / "broken" / "csv" / "metrics.csv"
@@ -425,3 +426,20 @@ def test_batches_without_positives_just_work():
     x, y = task(256)
     order = y.sort().indices
     ps.fit(network(), DataLoader(TensorDataset(x[order], y[order]), batch_size=16), epochs=1, **QUIET)
+
+
+def test_what_has_mended_itself_is_warned_of_once_and_not_kept(monkeypatch):
+    """Some gates see nothing in their first epochs."""
+    seen = []
+
+    def collapse(figures, net):
+        seen.append(figures)
+        return [f"gate 0 ('5') sees nothing: its AUC is {len(seen)}"] if len(seen) < 4 else []
+
+    monkeypatch.setattr("penstock.training.collapse", collapse)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        history = ps.fit(network(), task(), epochs=5, **QUIET)
+    said = [str(one.message) for one in caught if issubclass(one.category, ps.CollapseWarning)]
+    assert said == ["gate 0 ('5') sees nothing: its AUC is 2"]
+    assert history.warnings == []

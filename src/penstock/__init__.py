@@ -27,12 +27,14 @@ if TYPE_CHECKING:
         Both,
         Compression,
         CompressionOnly,
+        Drawn,
         Gate,
         GatedCompression,
         GateOnly,
         PerChannel,
         PerElement,
         PerFeature,
+        Thresholded,
     )
     from penstock.network import Certificate, GatedNetwork, GatedOutput, Prediction
     from penstock.objective import Loss, Objective
@@ -46,8 +48,8 @@ _ROOMS = {
     "penstock.calibration": "calibrate",
     "penstock.data.batches": "class_counts",
     "penstock.evaluation": "Evaluation evaluate",
-    "penstock.layers": "Both Compression CompressionOnly Gate GatedCompression GateOnly PerChannel "
-    "PerElement PerFeature",
+    "penstock.layers": "Both Compression CompressionOnly Drawn Gate GatedCompression GateOnly PerChannel "
+    "PerElement PerFeature Thresholded",
     "penstock.network": "Certificate GatedNetwork GatedOutput Prediction",
     "penstock.objective": "Loss Objective",
     "penstock.storage": "load save",
@@ -59,10 +61,10 @@ _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 # fmt: off
 __all__ = [
-    "Adam", "Both", "Certificate", "CollapseWarning", "Compression", "CompressionOnly", "Cut", "Evaluation", "Gate",
-    "GateOnly", "GatedCompression", "GatedNetwork", "GatedOutput", "GatedTraining", "History", "Loss", "Machine",
-    "Objective", "PenstockError", "PerChannel", "PerElement", "PerFeature", "Prediction", "calibrate", "class_counts",
-    "cuts", "errors", "evaluate", "fit", "gate", "load", "save", "ungate",
+    "Adam", "Both", "Certificate", "CollapseWarning", "Compression", "CompressionOnly", "Cut", "Drawn", "Evaluation",
+    "Gate", "GateOnly", "GatedCompression", "GatedNetwork", "GatedOutput", "GatedTraining", "History", "Loss",
+    "Machine", "Objective", "PenstockError", "PerChannel", "PerElement", "PerFeature", "Prediction", "Thresholded",
+    "calibrate", "class_counts", "cuts", "errors", "evaluate", "fit", "gate", "load", "save", "ungate",
 ]
 # fmt: on
 

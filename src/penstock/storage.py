@@ -24,6 +24,7 @@ from penstock.files import write_atomically
 from penstock.layers import (
     Both,
     CompressionOnly,
+    Drawn,
     Gate,
     GatedCompression,
     GateOnly,
@@ -31,6 +32,7 @@ from penstock.layers import (
     PerChannel,
     PerElement,
     PerFeature,
+    Thresholded,
 )
 from penstock.network import Certificate, GatedNetwork
 from penstock.surgery import gate
@@ -38,6 +40,7 @@ from penstock.surgery import gate
 FORMAT = 1
 KEY = "penstock"
 HALVES: dict[str, Any] = {kind.__name__: kind for kind in (Both, GateOnly, CompressionOnly)}
+BINARISATIONS = {kind.__name__: kind for kind in (Thresholded, Drawn)}
 GRANULARITIES = {kind.__name__: kind for kind in (PerElement, PerChannel, PerFeature)}
 
 
@@ -170,13 +173,17 @@ def describe(layer: GatedCompression) -> dict[str, Any]:
         "halves": type(halves).__name__,
         "over": type(halves.over).__name__,
         "width": None if gate is None else gate.width,
+        "binarised": None if isinstance(halves, GateOnly) else type(halves.binarised).__name__,
         "positives": None if gate is None or gate.positives is None else list(gate.positives),
     }
 
 
 def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
-    width = () if layer["width"] is None else (layer["width"],)
-    return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), *width), layer["positives"]
+    options: dict[str, Any] = {} if layer["width"] is None else {"width": layer["width"]}
+    binarised = layer.get("binarised")  # files of the first days have none: their masks were thresholded
+    if binarised is not None:
+        options["binarised"] = BINARISATIONS[binarised]()
+    return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), **options), layer["positives"]
 
 
 def _finite(certificate: dict[str, Any]) -> dict[str, Any]:

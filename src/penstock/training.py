@@ -40,7 +40,7 @@ class History:
 
     Attributes:
         epochs: one row of metrics for each epoch.
-        warnings: what `fit` noticed of gates and masks that do not work.
+        warnings: which gates and masks do not work, as of the last epoch.
         best: the checkpoint of the lowest validation loss, if there was a folder.
         last: the checkpoint of the last epoch.
     """
@@ -232,15 +232,15 @@ class GatedTraining(L.LightningModule):
         self.history.epochs.append(row)
 
     def _notice(self, findings: list[str]) -> None:
-        """Warn of what stands in two epochs after another, or in the last."""
+        """Warn of what stands in two epochs after another, or in the last; forget what has mended itself."""
         last = self.current_epoch + 1 == self.epochs
-        for finding in findings:
-            kind = finding.split(":")[0]
-            if (last or kind in self._suspects) and not any(w.startswith(kind) for w in self.history.warnings):
-                self.history.warnings.append(finding)
-                if self.global_rank == 0:
-                    warnings.warn(finding, CollapseWarning, stacklevel=2)
-        self._suspects = {finding.split(":")[0] for finding in findings}
+        known = {_kind(warning) for warning in self.history.warnings}
+        standing = [finding for finding in findings if last or _kind(finding) in self._suspects]
+        for finding in standing:
+            if _kind(finding) not in known and self.global_rank == 0:
+                warnings.warn(finding, CollapseWarning, stacklevel=2)
+        self.history.warnings = standing
+        self._suspects = {_kind(finding) for finding in findings}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the history with the weights."""
@@ -252,6 +252,11 @@ class GatedTraining(L.LightningModule):
             list(checkpoint["history"]["epochs"]),
             list(checkpoint["history"]["warnings"]),
         )
+
+
+def _kind(finding: str) -> str:
+    """Return which gate or mask a finding speaks of, and what is wrong with it, without the figures."""
+    return finding.split(":")[0]
 
 
 def _check_data(net: GatedNetwork, train: Data, val: Data | None) -> None:

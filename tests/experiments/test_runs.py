@@ -15,14 +15,15 @@ import torch
 from penstock.baselines import branchynet
 from penstock.data.splits import Labelled, Splits
 from penstock.errors import DataError
-from penstock.experiments import problems, runs
+from penstock.experiments import methods, problems, runs
 from penstock.experiments.measure import LOST, choose, measure, stream_weights
-from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G, GateInput, TwoStage, method_key
+from penstock.experiments.methods import GC, Baseline, BranchyNet, C, Dropout, G, GateInput, Masks, TwoStage, method_key
 from penstock.experiments.paper import EXPERIMENTS, HERE, spread
 from penstock.experiments.reproduce import Clock, reproduce
 from penstock.experiments.runs import Laboratory, Run, build, compute
 from penstock.models import resnet8_1d
 from penstock.surgery import gate
+from penstock.training import History
 
 METHODS = [
     Baseline(),
@@ -37,6 +38,7 @@ METHODS = [
     GateInput(7, 0.5, 0.3),
     TwoStage(1, 0.5, 0.3),
     TwoStage(1, 0.5, None),
+    Dropout(0.3),
 ]
 
 
@@ -67,7 +69,7 @@ def test_each_method_trains_and_is_measured(method) -> None:
     data = problems.PROBLEMS["tones"].data(None, "lite")
     result = compute(Run("tones", method, 0), data)
     assert json.loads(json.dumps(result)) == result
-    gated = not isinstance(method, (Baseline, C))
+    gated = not isinstance(method, (Baseline, C, Dropout))
     assert set(result["test"]["points"]) == (
         {"even", "accurate", "lost 0.005", "lost 0.01", "lost 0.02"} if gated else {"even"}
     )
@@ -88,6 +90,32 @@ def test_the_halves_of_a_gate_input_are_where_they_should_be() -> None:
     x = data.test[0][:5]
     for net in (early, late):  # masks are full before the training
         torch.testing.assert_close(net.eval()(x).logits, plain.eval()(x).logits)
+
+
+@pytest.mark.parametrize("masks", [Masks(), Masks(drawn=True, p=1.0)], ids=str)
+@pytest.mark.parametrize(
+    "method", [C(0.3), GC(0.5, 0.3, (2, 4)), GateInput(2, 0.5, 0.3), TwoStage(1, 0.5, 0.3)], ids=str
+)
+def test_the_budget_says_how_masks_are_trained(monkeypatch, method, masks) -> None:
+    problem = problems.PROBLEMS["tones"]
+    monkeypatch.setitem(problems.PROBLEMS, "tones", replace(problem, lite=replace(problem.lite, masks=masks)))
+    net = build(Run("tones", method, 0), problem.data(None, "lite"))
+    made = [layer.compression.binarised for layer in net.layers if layer.compression is not None]
+    assert made and set(made) == {masks.binarised}
+    seen = []
+    monkeypatch.setattr(methods, "fit", lambda *_, objective, **__: seen.append(objective) or History())
+    monkeypatch.setattr(methods, "fit_in_two_stages", lambda *_, objective, **__: seen.append(objective) or [History()])
+    method.train(net, None, masks)
+    assert [objective.p for objective in seen] == [masks.p]
+
+
+def test_dropout_is_the_network_as_it_is_in_deployment_and_noise_in_training() -> None:
+    data = problems.PROBLEMS["tones"].data(None, "lite")
+    plain, noisy = (build(Run("tones", method, 0), data) for method in (Baseline(), Dropout(0.5)))
+    x = data.test[0][:5]
+    torch.testing.assert_close(noisy.eval()(x).logits, plain.eval()(x).logits)
+    noisy.train()
+    assert not torch.equal(noisy(x).logits, noisy(x).logits)
 
 
 def test_what_is_measured_is_what_a_plain_count_says() -> None:

@@ -121,6 +121,13 @@ def test_what_comes_first_is_tried_again_where_its_process_died(tmp_path, monkey
     assert sweep(laboratory, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])[0].method == GC(0.3, 0.7)
 
 
+@pytest.mark.parametrize("outside", [(0.9, 0.5), (0.5, 3.0), (0.5, 0.0)])
+def test_what_comes_first_lies_within_what_is_swept(tmp_path, outside) -> None:
+    with pytest.raises(DataError, match=r"lies outside what is swept: α from 0.05 to 0.8, β from 0.02 to 2"):
+        sweep(FakeLaboratory(tmp_path), ONE_SEED, trials=1, storage=f"{tmp_path}/sweep.log", first=[outside])
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_trial_is_the_mean_of_all_seeds(tmp_path) -> None:
     laboratory = FakeLaboratory(tmp_path)
     (trial,) = sweep(laboratory, Search("wake-word"), trials=1, storage=f"{tmp_path}/sweep.log", first=[(0.3, 0.4)])

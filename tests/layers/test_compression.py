@@ -97,3 +97,49 @@ def test_errors_say_what_to_do():
         ps.Compression((4, 5))(torch.zeros(2, 4, 6))
     with pytest.raises(ShapeError, match=r"Gate the network with an example of the shape that it will see"):
         ps.Compression((4, 5), ps.PerChannel())(torch.zeros(2, 3, 5))
+
+
+def drawn(feature, over=ps.PerElement()):
+    return ps.Compression(feature, over, ps.Drawn())
+
+
+@pytest.mark.parametrize("over", OVER, ids=str)
+@pytest.mark.parametrize("feature", FEATURES, ids=str)
+def test_a_drawn_mask_keeps_whole_dimensions_of_each_sample(feature, over):
+    layer, x = drawn(feature, over), torch.rand(50, *feature) + 1
+    y = layer(x)
+    kept = (y != 0).float()
+    assert torch.equal(y, x * kept)
+    units = layer.over.pool(kept)  # the mean over what a dimension stands for
+    assert ((units == 0) | (units == 1)).all()
+    assert len(units.unique(dim=0)) > 1
+
+
+def test_a_drawn_mask_keeps_what_is_above_the_threshold_as_often_as_phi_says():
+    layer, samples = drawn((6,)), 20_000
+    with torch.no_grad():
+        layer.phi.copy_(torch.tensor([-0.3, 0.0, 0.2, 0.7, 1.0, 1.8]))
+    torch.manual_seed(0)
+    often = layer(torch.ones(samples, 6)).mean(0)
+    assert often[3].item() == pytest.approx(0.7, abs=4 * (0.25 / samples) ** 0.5)
+    assert often[[0, 1, 2, 4, 5]].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
+
+
+def test_a_drawn_mask_hands_its_gradient_through_like_a_thresholded_one():
+    x, slope = torch.randn(7, 5), torch.randn(7, 5)
+    layers = [ps.Compression((5,)), drawn((5,))]
+    for layer in layers:
+        with torch.no_grad():
+            layer.phi.copy_(torch.tensor([0.9, 0.1, 0.5, -0.2, 1.3]))
+        (layer(x) * slope).sum().backward()
+    torch.testing.assert_close(layers[1].phi.grad, layers[0].phi.grad)
+
+
+@pytest.mark.parametrize("over", OVER, ids=str)
+def test_in_deployment_a_drawn_mask_is_the_thresholded_one(over):
+    layer, x = drawn((4, 6, 7), over).eval(), torch.randn(3, 4, 6, 7)
+    with torch.no_grad():
+        layer.phi.copy_(torch.rand_like(layer.phi))
+        layer.phi.flatten()[0] = 1.0
+    assert torch.equal(layer(x), x * (layer.phi > 0.5))
+    assert torch.equal(layer.unpack(layer.pack(x)), layer(x))

@@ -134,6 +134,21 @@ def places_of(text: str) -> int | list[float | str]:
         ) from error
 
 
+def alpha_and_beta(text: str) -> tuple[float, float]:
+    """Return α and β out of a text like 0.6,0.15.
+
+    >>> alpha_and_beta("0.6,0.15")
+    (0.6, 0.15)
+    """
+    try:
+        alpha, beta = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise DataError(
+            f"{text!r} is not understood: give α and β with a comma between them, such as 0.6,0.15."
+        ) from error
+    return alpha, beta
+
+
 def folder_of(text: str) -> tuple[str, Path]:
     """Return a problem and its folder, given as problem=folder."""
     problem, equals, folder = text.partition("=")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from penstock.cli.arguments import folder_of, one_of
+from penstock.cli.arguments import alpha_and_beta, folder_of, one_of
 from penstock.cli.show import AsJson, line, show
 
 ProblemData = Annotated[
@@ -88,6 +88,10 @@ def sweep(
     places: Annotated[bool, typer.Option("--places", help="Let layers stand anywhere, not at 40 % alone.")] = False,
     seeds: Annotated[int, typer.Option(help="A trial is the mean of so many seeds; 0: all of the profile's.")] = 0,
     most_layers: Annotated[int, typer.Option(help="Try up to so many layers; with --places.")] = 1,
+    first: Annotated[
+        list[str] | None,
+        typer.Option(help="Try this α,β before others, such as 0.6,0.15; may be repeated. Default: the paper's two."),
+    ] = None,
     storage: Annotated[
         str | None,
         typer.Option(
@@ -119,7 +123,8 @@ def sweep(
     from penstock.experiments.runs import Laboratory
     from penstock.report.tables import trials_table
 
-    one_of("the problem", problem, PAPERS)
+    papers = one_of("the problem", problem, PAPERS)
+    begin = [alpha_and_beta(text) for text in first or ()] or [papers.trade_off, papers.accuracy]
     laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
     results.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True, quiet=as_json)
@@ -129,7 +134,7 @@ def sweep(
         search,
         trials=trials,
         storage=storage or str(results / "sweep.log"),
-        first=(PAPERS[problem].trade_off, PAPERS[problem].accuracy),
+        first=begin,
         seen=lambda trial, done: console.print(line(f"{done} of {trials}  {trial}"), soft_wrap=True),
     )
     front = trials_table(pareto(found))

@@ -14,7 +14,18 @@ from penstock import calibration, evaluation, storage, surgery, training
 from penstock.cli.arguments import data_of, example_of, model_of, one_of, part_of, places_of
 from penstock.cli.show import AsJson, line, show
 from penstock.data.batches import batches, class_counts
-from penstock.layers import Both, CompressionOnly, GateOnly, PerChannel, PerElement, PerFeature
+from penstock.layers import (
+    Both,
+    CompressionOnly,
+    Drawn,
+    GateOnly,
+    Granularity,
+    Halves,
+    PerChannel,
+    PerElement,
+    PerFeature,
+    Thresholded,
+)
 from penstock.objective import Objective
 from penstock.recipe import Adam
 from penstock.report.tables import cuts_table, evaluation_tables, network_table
@@ -24,6 +35,7 @@ DataName = Annotated[str, typer.Option("--data", "-d", help="The data, as packag
 Network = Annotated[Path, typer.Argument(help="A gated network, as written by penstock train.", show_default=False)]
 
 HALVES = {"both": Both, "gate": GateOnly, "compression": CompressionOnly}
+BINARISATIONS = {"thresholded": Thresholded, "drawn": Drawn}
 GRANULARITIES = {"element": PerElement, "channel": PerChannel, "feature": PerFeature}
 
 
@@ -68,6 +80,14 @@ def train(
     beta: Annotated[
         float, typer.Option(help="The weight of compression, 0 or more; higher: fewer values cross.")
     ] = 0.55,
+    masks: Annotated[
+        str,
+        typer.Option(
+            help="How masks become binary while training: thresholded, the paper's; drawn at random for each sample, "
+            "which keeps a network from learning its training data by heart (try it with --p 1, and more epochs)."
+        ),
+    ] = "thresholded",
+    p: Annotated[float, typer.Option(help="The transmission cost is L_p; lower: weights of masks part sooner.")] = 2.0,
     balance: Annotated[bool, typer.Option("--balance", help="Let rare classes weigh more: for 1:9 or 1:99.")] = False,
     epochs: Annotated[int, typer.Option(help="How often the training data is gone through.")] = 20,
     batch_size: Annotated[int, typer.Option(help="Samples a step.")] = 256,
@@ -91,10 +111,10 @@ def train(
         network,
         example,
         after or places_of(at),
-        halves=one_of("--halves", halves, HALVES)(one_of("--over", over, GRANULARITIES)()),
+        halves=_halves(halves, one_of("--over", over, GRANULARITIES)(), masks),
     )
     objective = Objective(
-        alpha=alpha, beta=beta, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
+        alpha=alpha, beta=beta, p=p, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
     )
     if not as_json:
         Console().print(network_table(net))
@@ -173,3 +193,9 @@ def evaluate(
         measured.save(out)
     written = [] if plots is None else measured.plot(plots, net)
     show(as_json, measured.to_json(), *evaluation_tables(measured), *(line(f"Written: {path}") for path in written))
+
+
+def _halves(kind: str, over: Granularity, masks: str) -> Halves:
+    made = one_of("--halves", kind, HALVES)
+    binarised = one_of("--masks", masks, BINARISATIONS)()
+    return made(over) if made is GateOnly else made(over, binarised=binarised)  # type: ignore[no-any-return]

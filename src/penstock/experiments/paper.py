@@ -13,7 +13,7 @@ from pathlib import Path
 
 from penstock.errors import DataError
 from penstock.experiments.chosen import Weights
-from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G, GateInput, Method, TwoStage
+from penstock.experiments.methods import GC, Baseline, BranchyNet, C, Dropout, G, GateInput, Method, TwoStage
 from penstock.experiments.problems import PROBLEMS, Budget
 from penstock.experiments.runs import Run
 from penstock.models.eight_blocks import DEPTH
@@ -95,7 +95,7 @@ def positions(weights: Weights) -> list[Method]:
 
 def counts(weights: Weights) -> list[Method]:
     """Return one to eight layers, spread evenly."""
-    return [GC(*weights.trade_off, blocks=spread(count)) for count in range(1, DEPTH + 1)]
+    return [GC(*weights.trade_off, blocks=spread(count)) for count in COUNTS]
 
 
 def spread(count: int) -> tuple[int, ...]:
@@ -107,17 +107,21 @@ def spread(count: int) -> tuple[int, ...]:
     return (4,) if count == 1 else tuple(round((i + 1) * DEPTH / count) for i in range(count))
 
 
-ALPHAS = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8)
-BETAS = (0.0, 0.1, 0.25, 0.4, 0.55, 0.72)
+COUNTS = (1, 2, 4, 6, 8)
+ALPHAS = (0.05, 0.3, 0.55, 0.8)
+BETAS = (0.0, 0.05, 0.15, 0.4, 0.72)
+GATE_INPUTS = (0, 2, 4, 6)
+DROPOUTS = (0.1, 0.3, 0.5)
+"""What the figures vary: so many points as show a direction, since each is trained several times."""
 
 
 def turns(epochs: int) -> list[int]:
     """Return lengths of a turn that give gate and network as many turns each.
 
-    >>> turns(12), turns(200)
-    ([1, 2, 6], [1, 2, 10, 50, 100])
+    >>> turns(24), turns(200)
+    ([1, 6], [1, 10, 50, 100])
     """
-    return [length for length in (1, 2, 6, 10, 50, 100) if epochs % (2 * length) == 0]
+    return [length for length in (1, 6, 10, 50, 100) if epochs % (2 * length) == 0]
 
 
 _METHODS: dict[str, Callable[[Weights, Budget], list[Method]]] = {
@@ -128,10 +132,16 @@ _METHODS: dict[str, Callable[[Weights, Budget], list[Method]]] = {
     "figure-alpha": lambda weights, budget: [Baseline(), *(G(alpha) for alpha in ALPHAS)],
     "figure-beta": lambda weights, budget: [Baseline(), *(GC(0.5, beta) for beta in BETAS)],
     "figure-weights": lambda weights, budget: [GC(*weights.trade_off)],
-    "figure-gate-input": lambda weights, budget: [GateInput(block, 0.7, 0.6) for block in range(DEPTH)],
+    "figure-gate-input": lambda weights, budget: [GateInput(block, 0.7, 0.6) for block in GATE_INPUTS],
     "figure-two-stages": lambda weights, budget: [
         GC(0.5, 0.55),
         *(TwoStage(turn, 0.5, beta) for turn in turns(budget.epochs) for beta in (None, 0.55)),
+    ],
+    "figure-dropout": lambda weights, budget: [
+        Baseline(),
+        GC(*weights.trade_off),
+        GC(*weights.accuracy),
+        *(Dropout(rate) for rate in DROPOUTS),
     ],
     "figure-roc": lambda weights, budget: [BranchyNet(), GC(*weights.trade_off)],
 }
@@ -148,6 +158,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ("figure-weights", "the histogram of φ, and the mask's size when sparsely encoded", ("cifar10",)),
         ("figure-gate-input", "the effect of the gate's input", ("cifar10",)),
         ("figure-two-stages", "training in two stages", ("cifar10",)),
+        ("figure-dropout", "a control: the network as it is, with dropout in the layer's place", ("cifar10",)),
         ("figure-roc", "the gates' curves against BranchyNet's", HERE),
     )
 }

@@ -129,6 +129,7 @@ def compute(run: Run, data: Splits, checkpoints: Path | None = None) -> dict[str
         warned = run.method.train(
             net,
             data.train,
+            budget.masks,
             epochs=budget.epochs,
             batch_size=budget.batch_size,
             optimizer=budget.optimizer,
@@ -161,8 +162,9 @@ def build(run: Run, data: Splits) -> GatedNetwork:
     problem: Problem = PROBLEMS[run.problem]
     torch.manual_seed(run.seed)
     example = _example(data)
-    model = problem.model(example.shape[1], len(data.class_names), problem.budget(run.profile).width)
-    return run.method.build(model, example)
+    budget = problem.budget(run.profile)
+    model = problem.model(example.shape[1], len(data.class_names), budget.width)
+    return run.method.build(model, example, budget.masks)
 
 
 def describe(run: Run) -> dict[str, Any]:

@@ -90,9 +90,15 @@ def sweep(
     Args:
         trials: how many the study shall have in the end; those it has already count.
         storage: a file name ending in .log, or the address of a database, such as sqlite:///sweep.db.
-        first: α and β to begin a new study with, such as the paper's.
+        first: α and β to try before others, such as the paper's.
         seen: called with each trial of this process, and how many the study then has.
     """
+    for alpha, beta in first:
+        if not (ALPHAS[0] <= alpha <= ALPHAS[1] and BETAS[0] <= beta <= BETAS[1]):
+            raise DataError(
+                f"α = {alpha:g}, β = {beta:g} lies outside what is swept: α from {ALPHAS[0]:g} to {ALPHAS[1]:g}, β "
+                f"from {BETAS[0]:g} to {BETAS[1]:g}."
+            )
     optuna = _optuna()
     done, waiting = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.WAITING
     study = optuna.create_study(

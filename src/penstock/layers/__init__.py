@@ -1,21 +1,23 @@
 """The paper's section 2: compression, gate, and both in one layer."""
 
+from penstock.layers.binarisation import Binarisation, Drawn, Thresholded, binary_mask
 from penstock.layers.compression import (
     Compression,
     Granularity,
     PerChannel,
     PerElement,
     PerFeature,
-    binary_mask,
     transmission_cost,
 )
 from penstock.layers.gate import Gate
 from penstock.layers.gated_compression import Both, CompressionOnly, GatedCompression, GateOnly, Halves
 
 __all__ = [
+    "Binarisation",
     "Both",
     "Compression",
     "CompressionOnly",
+    "Drawn",
     "Gate",
     "GateOnly",
     "GatedCompression",
@@ -24,6 +26,7 @@ __all__ = [
     "PerChannel",
     "PerElement",
     "PerFeature",
+    "Thresholded",
     "binary_mask",
     "transmission_cost",
 ]

@@ -1,9 +1,8 @@
 """The compression layer: a learned binary mask that thins what flows on (the paper's equations 2, 5 and 6).
 
-    y = x ∘ Γ(σ(φ)),    σ clips to [0, 1],    Γ(φ) = 1 where φ > ½
+    y = x ∘ Γ(σ(φ)),    σ clips to [0, 1]
 
-Γ has no gradient of its own, so the gradient of the mask is handed straight through to φ. A dropped dimension
-still receives one (the gradient of the mask is x · ∂loss/∂y, whatever the mask is), so it can come back.
+How Γ makes a mask of 0s and 1s is said in binarisation.py.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.errors import ObjectiveError, ShapeError
+from penstock.layers.binarisation import Binarisation, Thresholded, binary_mask, clip
 
 
 class Granularity(ABC):
@@ -109,23 +109,6 @@ class PerFeature(_PerAxis):
         return rank - 1
 
 
-def clip(phi: Tensor) -> Tensor:
-    """Clip to [0, 1]: the paper's σ (equation 5)."""
-    return phi.clamp(0, 1)
-
-
-def binary_mask(phi: Tensor) -> Tensor:
-    """Return Γ(σ(φ)), the mask of 0s and 1s, with a straight-through gradient (equation 6).
-
-    >>> phi = torch.tensor([-0.2, 0.5, 0.7], requires_grad=True)
-    >>> mask = binary_mask(phi); mask.tolist()
-    [0.0, 0.0, 1.0]
-    >>> (mask * torch.tensor([-1.0, 2.0, 3.0])).sum().backward(); phi.grad.tolist()
-    [-1.0, 2.0, 3.0]
-    """
-    return _StraightThrough.apply(phi)  # type: ignore[no-any-return]
-
-
 def transmission_cost(phi: Tensor, p: float = 2.0) -> Tensor:
     """Return the L_p cost of what is transmitted: the mean of σ(φ)^p / p.
 
@@ -149,6 +132,10 @@ class Compression(nn.Module):
     A new mask is full: φ starts at random heights in (½, 1], so the network computes at first what it computed
     before, and dimensions fall one after another rather than all at the same step.
 
+    Args:
+        over: what one dimension of the mask stands for.
+        binarised: how φ becomes a mask while training; afterwards what is above ½ is kept, whatever this says.
+
     Shapes:
         x: (batch, *feature) -> (batch, *feature), zero where dropped.
 
@@ -157,15 +144,22 @@ class Compression(nn.Module):
     (1.0, [0, 1, 2, 3])
     """
 
-    def __init__(self, feature: tuple[int, ...], over: Granularity = PerElement()):
+    def __init__(
+        self,
+        feature: tuple[int, ...],
+        over: Granularity = PerElement(),
+        binarised: Binarisation = Thresholded(),
+    ):
         super().__init__()
         self.feature = tuple(feature)
         self.over = over
+        self.binarised = binarised
         self.phi = nn.Parameter(1 - 0.5 * torch.rand(over.mask_shape(self.feature)))
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
-        return x * self.mask.to(x.dtype)
+        mask = self.binarised.while_training(self.phi, len(x)) if self.training else self.mask
+        return x * mask.to(x.dtype)
 
     def pack(self, x: Tensor) -> Tensor:
         """Return only the kept dimensions of ``x``."""
@@ -206,17 +200,3 @@ class Compression(nn.Module):
                 f"features of shape {tuple(x.shape[1:])} do not fit this mask, which was made for {self.feature} "
                 f"{self.over}. Gate the network with an example of the shape that it will see."
             )
-
-
-class _StraightThrough(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, phi: Tensor) -> Tensor:  # type: ignore[no-untyped-def, override]
-        ctx.save_for_backward(phi)
-        return (clip(phi) > 0.5).to(phi.dtype)
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[no-untyped-def, override]
-        (phi,) = ctx.saved_tensors
-        # Outside [0, 1] only the way back is open: a step further out would change nothing but the way home.
-        outward = ((phi <= 0) & (grad > 0)) | ((phi >= 1) & (grad < 0))
-        return grad.masked_fill(outward, 0)

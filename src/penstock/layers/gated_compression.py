@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from torch import Tensor, nn
 
+from penstock.layers.binarisation import Binarisation, Thresholded
 from penstock.layers.compression import Compression, Granularity, PerElement
 from penstock.layers.gate import Gate
 
@@ -20,10 +21,12 @@ class Both:
     Attributes:
         over: what a dimension of the mask is.
         width: the gate's hidden units.
+        binarised: how the mask's weights become 0s and 1s while training.
     """
 
     over: Granularity = PerElement()
     width: int = 16
+    binarised: Binarisation = Thresholded()
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class CompressionOnly:
     """A compression that every sample passes."""
 
     over: Granularity = PerElement()
+    binarised: Binarisation = Thresholded()
 
 
 Halves: TypeAlias = Both | GateOnly | CompressionOnly
@@ -63,7 +67,7 @@ class GatedCompression(nn.Module):
         self.feature = tuple(feature)
         self.halves = halves
         over = halves.over
-        self.compression = None if isinstance(halves, GateOnly) else Compression(self.feature, over)
+        self.compression = None if isinstance(halves, GateOnly) else Compression(self.feature, over, halves.binarised)
         self.gate = None
         if not isinstance(halves, CompressionOnly):
             self.gate = Gate(self.feature, over, width=halves.width, positives=positives)

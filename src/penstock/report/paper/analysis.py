@@ -100,6 +100,23 @@ def two_stages_figure(joint: BySeed, plain: Mapping[int, BySeed], compressed: Ma
     return _finished(figure, left, right)
 
 
+def dropout_figure(baseline: BySeed, rates: Mapping[float, BySeed], ours: Mapping[str, BySeed]) -> Figure:
+    """Draw the accuracy of the plain network against its rate of dropout; those with a layer lie across.
+
+    Args:
+        baseline: without dropout.
+        rates: with dropout, by its rate.
+        ours: with a layer, by the name of the row in table 1.
+    """
+    figure = Figure(figsize=(6.6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    line(axes, {0.0: baseline, **rates}, accuracy, NETWORK, "Baseline, with dropout")
+    for (name, results), colour in zip(ours.items(), (POSITIVE, NEGATIVE), strict=True):
+        _level(axes, results, accuracy, name, colour)
+    axes.set(xlabel="rate of dropout", ylabel="accuracy")
+    return _finished(figure, axes)
+
+
 def gate_auc(result: dict[str, Any]) -> float:
     """Return the AUC of the only gate, wherever it stands."""
     return float(_gate(result)["auc"])
@@ -120,12 +137,12 @@ def _pair() -> tuple[Figure, Axes, Axes]:
     return figure, left, right
 
 
-def _level(axes: Axes, results: BySeed, quantity: Quantity, label: str | None) -> None:
+def _level(axes: Axes, results: BySeed, quantity: Quantity, label: str | None, colour: str = "#333333") -> None:
     """Draw a mean over seeds as a line across, with a band of one standard deviation."""
     if results:
         level = Spread.of([quantity(result) for result in results.values()])
-        axes.axhline(level.mean, color="#333333", linestyle="--", linewidth=1.2, label=label)
-        axes.axhspan(level.mean - level.std, level.mean + level.std, color="#333333", alpha=0.1, linewidth=0)
+        axes.axhline(level.mean, color=colour, linestyle="--", linewidth=1.2, label=label)
+        axes.axhspan(level.mean - level.std, level.mean + level.std, color=colour, alpha=0.1, linewidth=0)
 
 
 def _finished(figure: Figure, *panels: Axes) -> Figure:

@@ -105,6 +105,19 @@ def two_stages_finding(joint: BySeed, turns: Sequence[BySeed]) -> str:
     )
 
 
+def dropout_finding(baseline: BySeed, rates: Mapping[float, BySeed], ours: Mapping[str, BySeed]) -> str:
+    """Say what dropout alone gains over the Baseline, and what ours have above the best of it."""
+    there = {rate: results for rate, results in rates.items() if results}
+    if not baseline or not there:
+        return ""
+    plain = _mean(baseline, accuracy)
+    best = max(there, key=lambda rate: _mean(there[rate], accuracy))
+    noise = _mean(there[best], accuracy)
+    above = [f"{name} {_points(_mean(results, accuracy) - noise)}" for name, results in ours.items() if results]
+    said = f"Here dropout alone changes the accuracy by {_points(noise - plain)} at its best rate, {best:g}"
+    return f"{said}; against that stand {' and '.join(above)}." if above else f"{said}."
+
+
 def sparsity(result: dict[str, Any]) -> float:
     """Return the share of values that are not sent."""
     return float(result["activation_sparsity"])

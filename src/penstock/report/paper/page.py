@@ -23,7 +23,7 @@ from penstock.experiments.problems import PROBLEMS, PROFILES
 from penstock.experiments.published import ANOTHER, PUBLISHED
 from penstock.experiments.summary import POINT
 from penstock.files import write_atomically
-from penstock.report.paper.sections import SECTIONS, Drawn, Section
+from penstock.report.paper.sections import SECTIONS, Picture, Section
 from penstock.report.paper.tables import budgets_table, claims_table, masks_table, problem_table, tried_table
 
 DPI, COLOURS = 120, 96
@@ -93,7 +93,7 @@ def _progress(done: Finished, section: Section) -> tuple[int, int]:
     return done.progress(EXPERIMENTS[section.experiment])
 
 
-def _page(done: Finished, found: Sequence[Claim], drawn: dict[str, Drawn], folder: str) -> Iterator[str]:
+def _page(done: Finished, found: Sequence[Claim], drawn: dict[str, Picture], folder: str) -> Iterator[str]:
     """Yield the page in pieces, each one or more lines."""
     yield from _introduction(done)
     yield from ("## Claims\n", f"**{count_of(found)}**\n", _CLAIMS, claims_table(found, done), "")
@@ -126,7 +126,9 @@ def _introduction(done: Finished) -> Iterator[str]:
             "The paper trains for 200 epochs on all of the data. Here a run takes minutes, on a part of the training "
             "data, such that the plain network ends near knowing it by heart, as after so many epochs. How large a "
             "part and how many epochs was settled on validation data, with an eye on where the paper's claims appear; "
-            "what else was tried stands at the end of the page.\n"
+            "what else was tried stands at the end of the page. Masks are drawn while training, not thresholded as the "
+            "paper's are (docs/decisions/0012-drawn-masks.md), and the transmission cost is L1; a control at the end "
+            "of the figures tells how much of the accuracy is owed to such noise alone.\n"
         )
     yield from (budgets_table(done), "")
 
@@ -160,7 +162,7 @@ def _table1(done: Finished) -> Iterator[str]:
         yield from (problem_table(done, problem), "")
 
 
-def _section(done: Finished, section: Section, drawn: Drawn | None, folder: str) -> Iterator[str]:
+def _section(done: Finished, section: Section, drawn: Picture | None, folder: str) -> Iterator[str]:
     there, wanted = _progress(done, section)
     yield f"### {section.heading}\n"
     yield f"{section.words}\n"
@@ -203,7 +205,7 @@ def _differences(done: Finished, found: Sequence[Claim]) -> Iterator[str]:
     tried = done.results / TRIED
     if tried.exists():
         yield (
-            "What was tried on the way, with one seed each, on validation data. A seed moves accuracy by some tenths "
+            "What was tried on the way, a seed a row, on validation data. A seed moves accuracy by some tenths "
             "of a point, and early stopping at equal loss by much more, so these rows rank little.\n"
         )
         yield tried_table(json.loads(tried.read_text())) + "\n"

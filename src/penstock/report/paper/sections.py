@@ -9,17 +9,17 @@ from typing import TypeVar
 from matplotlib.figure import Figure
 
 from penstock.experiments.finished import BySeed, Finished
-from penstock.experiments.methods import GC, Baseline, BranchyNet, G, GateInput, Method, TwoStage
+from penstock.experiments.methods import GC, Baseline, BranchyNet, Dropout, G, GateInput, Method, TwoStage
 from penstock.experiments.paper import EXPERIMENTS, counts, positions, table1
 from penstock.experiments.problems import PROBLEMS
-from penstock.experiments.published import ANOTHER, BRANCHYNET, PUBLISHED, ROWS, TRADE_OFF
+from penstock.experiments.published import ACCURACY, ANOTHER, BRANCHYNET, PUBLISHED, ROWS, TRADE_OFF
 from penstock.report.paper import analysis, figures, findings
 
 Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Picture:
     """A figure, and what ours say to it in a sentence."""
 
     figure: Figure
@@ -40,7 +40,7 @@ class Section:
     experiment: str
     heading: str
     words: str
-    draw: Callable[[Finished], Drawn]
+    draw: Callable[[Finished], Picture]
 
     @property
     def picture(self) -> str:
@@ -48,7 +48,7 @@ class Section:
         return f"{self.experiment.removeprefix('figure-')}.png"
 
 
-def _overall(done: Finished) -> Drawn:
+def _overall(done: Finished) -> Picture:
     groups, published = {}, {}
     for problem in EXPERIMENTS["table1"].problems:
         rows = dict(zip(ROWS, table1(done.weights(problem)), strict=True))
@@ -57,10 +57,10 @@ def _overall(done: Finished) -> Drawn:
             title = PROBLEMS[problem].title
             groups[f"{title}\n(the paper's: {ANOTHER[problem]})" if problem in ANOTHER else title] = results
             published[list(groups)[-1]] = PUBLISHED[problem]
-    return Drawn(figures.overall_figure(groups, published))
+    return Picture(figures.overall_figure(groups, published))
 
 
-def _roc(done: Finished) -> Drawn:
+def _roc(done: Finished) -> Picture:
     groups = {}
     for problem in EXPERIMENTS["figure-roc"].problems:
         ours = GC(*done.weights(problem).trade_off)
@@ -68,60 +68,60 @@ def _roc(done: Finished) -> Drawn:
             BRANCHYNET: done.of(problem, BranchyNet()),
             TRADE_OFF: done.of(problem, ours),
         }
-    return Drawn(figures.roc_figure({title: results for title, results in groups.items() if any(results.values())}))
+    return Picture(figures.roc_figure({title: results for title, results in groups.items() if any(results.values())}))
 
 
-def _position(done: Finished) -> Drawn:
+def _position(done: Finished) -> Picture:
     lines = {PROBLEMS[problem].title: _singles(done, problem) for problem in EXPERIMENTS["figure-position"].problems}
-    return Drawn(figures.position_figure(lines), findings.position_finding(lines))
+    return Picture(figures.position_figure(lines), findings.position_finding(lines))
 
 
-def _count(done: Finished) -> Drawn:
+def _count(done: Finished) -> Picture:
     lines = {
         PROBLEMS[problem].title: {
             len(method.blocks): done.of(problem, method) for method in _only(GC, counts(done.weights(problem)))
         }
         for problem in EXPERIMENTS["figure-count"].problems
     }
-    return Drawn(figures.count_figure(lines), findings.count_finding(lines))
+    return Picture(figures.count_figure(lines), findings.count_finding(lines))
 
 
-def _modes(done: Finished) -> Drawn:
+def _modes(done: Finished) -> Picture:
     panels = {
         PROBLEMS[problem].title: (done.of(problem, counts(done.weights(problem))[-1]), _singles(done, problem))
         for problem in EXPERIMENTS["figure-modes"].problems
     }
     there = {title: (several, one) for title, (several, one) in panels.items() if several or any(one.values())}
-    return Drawn(figures.modes_figure(there))
+    return Picture(figures.modes_figure(there))
 
 
-def _alpha(done: Finished) -> Drawn:
+def _alpha(done: Finished) -> Picture:
     problem, methods = _analysed(done, "figure-alpha")
     baseline = done.of(problem, Baseline())
     alphas = {method.alpha: done.of(problem, method) for method in _only(G, methods)}
-    return Drawn(analysis.alpha_figure(baseline, alphas), findings.alpha_finding(baseline, alphas))
+    return Picture(analysis.alpha_figure(baseline, alphas), findings.alpha_finding(baseline, alphas))
 
 
-def _beta(done: Finished) -> Drawn:
+def _beta(done: Finished) -> Picture:
     problem, methods = _analysed(done, "figure-beta")
     baseline = done.of(problem, Baseline())
     betas = {method.beta: done.of(problem, method) for method in _only(GC, methods)}
-    return Drawn(analysis.beta_figure(baseline, betas), findings.beta_finding(baseline, betas))
+    return Picture(analysis.beta_figure(baseline, betas), findings.beta_finding(baseline, betas))
 
 
-def _phi(done: Finished) -> Drawn:
+def _phi(done: Finished) -> Picture:
     problem, (method,) = _analysed(done, "figure-weights")
     results = done.of(problem, method)
-    return Drawn(analysis.phi_figure(results), findings.phi_finding(results))
+    return Picture(analysis.phi_figure(results), findings.phi_finding(results))
 
 
-def _gate_input(done: Finished) -> Drawn:
+def _gate_input(done: Finished) -> Picture:
     problem, methods = _analysed(done, "figure-gate-input")
     blocks = {method.block: done.of(problem, method) for method in _only(GateInput, methods)}
-    return Drawn(analysis.gate_input_figure(blocks), findings.gate_input_finding(blocks))
+    return Picture(analysis.gate_input_figure(blocks), findings.gate_input_finding(blocks))
 
 
-def _two_stages(done: Finished) -> Drawn:
+def _two_stages(done: Finished) -> Picture:
     problem, methods = _analysed(done, "figure-two-stages")
     (joint,) = (done.of(problem, method) for method in _only(GC, methods))
     plain, compressed = (
@@ -133,7 +133,16 @@ def _two_stages(done: Finished) -> Drawn:
         for with_mask in (False, True)
     )
     finding = findings.two_stages_finding(joint, [*plain.values(), *compressed.values()])
-    return Drawn(analysis.two_stages_figure(joint, plain, compressed), finding)
+    return Picture(analysis.two_stages_figure(joint, plain, compressed), finding)
+
+
+def _dropout(done: Finished) -> Picture:
+    problem, methods = _analysed(done, "figure-dropout")
+    rates = {method.rate: done.of(problem, method) for method in _only(Dropout, methods)}
+    weights = done.weights(problem)
+    ours = {TRADE_OFF: done.of(problem, GC(*weights.trade_off)), ACCURACY: done.of(problem, GC(*weights.accuracy))}
+    baseline = done.of(problem, Baseline())
+    return Picture(analysis.dropout_figure(baseline, rates, ours), findings.dropout_finding(baseline, rates, ours))
 
 
 def _analysed(done: Finished, experiment: str) -> tuple[str, list[Method]]:
@@ -228,6 +237,14 @@ SECTIONS = (
         "Gate and network are trained by turns of N epochs, with no gradient between them. In the paper training all "
         "at once is better than any N, and by turns it is slightly better to have no compression.",
         _two_stages,
+    ),
+    Section(
+        "figure-dropout",
+        "Is it the layer, or its noise?",
+        "Not in the paper. In the lite profile masks are drawn while training, which is noise, and noise alone keeps "
+        "a network from learning its training data by heart. So the network as it is was trained with plain dropout "
+        "in the layer's place too. What a GC network has above that is the layer's; the rest any noise would give.",
+        _dropout,
     ),
 )
 """In the order of the page; each experiment has one."""
