@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from penstock.experiments.claims import COMPARED
 from penstock.experiments.finished import BySeed
+from penstock.experiments.published import BASELINE
 from penstock.experiments.summary import Spread
-from penstock.report.paper.figures import Quantity, accuracy, in_percent, legend_below, line
+from penstock.report.paper.figures import STYLES, Quantity, accuracy, in_percent, legend_below, line
 from penstock.report.plots import NEGATIVE, NEUTRAL, POSITIVE
 
 SIZE = (8.2, 3.5)
@@ -110,10 +111,10 @@ def dropout_figure(baseline: BySeed, rates: Mapping[float, BySeed], ours: Mappin
     """
     figure = Figure(figsize=(6.6, 3.6), layout="constrained")
     axes = figure.subplots()
-    line(axes, {0.0: baseline, **rates}, accuracy, NETWORK, "Baseline, with dropout")
-    for (name, results), colour in zip(ours.items(), (POSITIVE, NEGATIVE), strict=True):
-        _level(axes, results, accuracy, name, colour)
-    axes.set(xlabel="rate of dropout", ylabel="accuracy")
+    line(axes, {0.0: baseline, **rates}, accuracy, STYLES[BASELINE], "Baseline, with dropout")
+    for name, results in ours.items():
+        _level(axes, results, accuracy, name, STYLES[name][0])
+    axes.set(xlabel="rate of dropout", ylabel="accuracy", xlim=(-0.03, 1.1 * max(rates)))
     return _finished(figure, axes)
 
 
