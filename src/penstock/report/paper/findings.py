@@ -106,7 +106,7 @@ def two_stages_finding(joint: BySeed, turns: Sequence[BySeed]) -> str:
 
 
 def dropout_finding(baseline: BySeed, rates: Mapping[float, BySeed], ours: Mapping[str, BySeed]) -> str:
-    """Say what dropout alone gains over the Baseline, and what ours have above the best of it, all on the same seeds."""
+    """Say what dropout alone gains over the Baseline, and what ours have above its best, on the same seeds."""
     there = {rate: results for rate, results in rates.items() if results}
     seeds = set(baseline).intersection(*there.values(), *(results for results in ours.values() if results))
     if not there or not seeds:
