@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,18 @@ def test_two_processes_train_like_one_with_a_batch_twice_as_large(tmp_path):
     torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)
     for mine, theirs in zip(two_epochs, one_epochs, strict=True):
         assert mine == pytest.approx(theirs, rel=1e-4)  # the meters count every sample of both processes once
+
+
+def test_data_that_other_processes_read_trains_the_same():
+    nets = [network(), network()]
+    for net, workers in zip(nets, (0, 2), strict=True):
+        ps.fit(
+            net, task(128), epochs=2, batch_size=32, progress=False, machine=replace(QUIET["machine"], workers=workers)
+        )
+    assert torch.equal(*map(weights, nets))
+    assert ps.Machine().device == torch.device("cpu")
+    with pytest.raises(DataError, match="workers = -1 is not possible: 0 reads in the training's own process"):
+        ps.fit(network(), task(64), epochs=1, **{**QUIET, "machine": ps.Machine(workers=-1)})
 
 
 def test_bfloat16_and_channels_last():

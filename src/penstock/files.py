@@ -30,6 +30,16 @@ def write_atomically(path: Path, content: bytes) -> None:
         ) from error
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"the folder {path} could not be made: {error.strerror or error}. Choose another place."
+        ) from error
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

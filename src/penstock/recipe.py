@@ -58,11 +58,19 @@ class Machine:
             run the whole script, so what comes after `fit` runs in each.
         accelerator: as in Lightning: "cpu", "gpu", "auto".
         precision: "auto" takes bfloat16 on processors that compute it fast, else float32; or "float32", "bfloat16".
+        workers: processes that read the data while it trains; for data that is read from files one by one.
     """
 
     devices: int = 1
     accelerator: str = "cpu"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    workers: int = 0
+
+    @property
+    def device(self) -> torch.device:
+        """Where one process computes, as torch calls it."""
+        found = None if self.accelerator == "cpu" else torch.accelerator.current_accelerator(check_available=True)
+        return found or torch.device("cpu")
 
     def bfloat16(self) -> bool:
         """Say whether to compute in bfloat16."""

@@ -176,7 +176,12 @@ class GatedTraining(L.LightningModule):
 
     def _loader(self, part: str) -> DataLoader[Any]:
         training = part == "train"
-        source = loader(self.data[part], batch_size=self.batch_size, shuffle=training)  # type: ignore[arg-type]
+        source = loader(
+            self.data[part],  # type: ignore[arg-type]
+            batch_size=self.batch_size,
+            shuffle=training,
+            workers=self.machine.workers,
+        )
         rank, world = self.global_rank, self.trainer.world_size
         return reproducible(source, self.seed, rank=rank, world=world, training=training)
 

@@ -14,16 +14,18 @@ import torch
 
 from penstock.baselines import branchynet
 from penstock.data.splits import Labelled, Splits
-from penstock.errors import DataError
-from penstock.experiments import methods, problems, runs
+from penstock.errors import DataError, StorageError, TrainingError
+from penstock.experiments import laboratory as room
+from penstock.experiments import methods, problems
+from penstock.experiments.laboratory import Laboratory, build, compute
 from penstock.experiments.measure import LOST, choose, measure, stream_weights
 from penstock.experiments.methods import GC, Baseline, BranchyNet, C, Dropout, G, GateInput, Masks, TwoStage, method_key
 from penstock.experiments.paper import EXPERIMENTS, HERE, spread
 from penstock.experiments.reproduce import Clock, reproduce
-from penstock.experiments.runs import Laboratory, Run, build, compute
+from penstock.experiments.runs import Run, check_same_data
 from penstock.models import resnet8_1d
 from penstock.surgery import gate
-from penstock.training import History
+from penstock.training import GatedTraining, History
 
 METHODS = [
     Baseline(),
@@ -61,7 +63,7 @@ def small_problem(monkeypatch) -> None:
     budget = replace(problems.PROBLEMS["wake-word"].lite, width=4, epochs=2, batch_size=64)
     problem = problems.Problem("tones", "tones", "ResNet", _tones, resnet8_1d, budget, budget)
     monkeypatch.setitem(problems.PROBLEMS, "tones", problem)
-    runs._read.cache_clear()
+    room._read.cache_clear()
 
 
 @pytest.mark.parametrize("method", METHODS, ids=method_key)
@@ -217,7 +219,7 @@ def test_a_finished_run_is_never_computed_again(tmp_path, monkeypatch) -> None:
     laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
     wanted = [Run("tones", Baseline(), seed) for seed in (0, 1)]
     first = reproduce(laboratory, wanted, talk=False)
-    monkeypatch.setattr(runs, "compute", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(room, "compute", lambda *_, **__: pytest.fail("computed again"))
     assert reproduce(laboratory, wanted, talk=False) == first
     assert sorted(path.name for path in (tmp_path / "results").rglob("*.json")) == ["seed-0.json", "seed-1.json"]
     assert not list((tmp_path / "work").rglob("*.ckpt"))
@@ -230,8 +232,8 @@ def test_only_what_is_compressed_counts_for_sparsity() -> None:
         for layer in net.layers:
             if layer.compression is not None:
                 layer.compression.phi.data.fill_(0.0)
-        assert runs._sparsity(net) == 1
-    assert runs._sparsity(build(Run("tones", G(0.5), 0), data)) == 0
+        assert room._sparsity(net) == 1
+    assert room._sparsity(build(Run("tones", G(0.5), 0), data)) == 0
 
 
 def test_data_is_given_for_problems_that_there_are(tmp_path) -> None:
@@ -244,7 +246,7 @@ def test_data_is_given_for_problems_that_there_are(tmp_path) -> None:
 
 def test_missing_data_is_said_before_the_first_run(tmp_path, monkeypatch) -> None:
     laboratory = Laboratory(tmp_path / "results", (("speech-commands", tmp_path / "nowhere"),), tmp_path / "work")
-    monkeypatch.setattr(runs, "compute", lambda *_: pytest.fail("hours went by"))
+    monkeypatch.setattr(room, "compute", lambda *_, **__: pytest.fail("hours went by"))
     with pytest.raises(DataError, match="nowhere"):
         reproduce(laboratory, [Run("tones", Baseline(), 0), Run("wake-word", Baseline(), 0)], talk=False)
 
@@ -265,8 +267,90 @@ def test_results_of_another_budget_are_not_taken(tmp_path, monkeypatch) -> None:
     reproduce(laboratory, [run], talk=False)
     problem = problems.PROBLEMS["tones"]
     monkeypatch.setitem(problems.PROBLEMS, "tones", replace(problem, lite=replace(problem.lite, epochs=3)))
-    with pytest.raises(DataError, match=r"was computed with another budget, .*'epochs': 2.* than the present one, .*3"):
+    with pytest.raises(DataError, match=r"seed-0.json was computed with epochs = 2 and not 3: move it away, or give"):
         reproduce(laboratory, [run], talk=False)
+
+
+def test_more_seeds_take_the_results_that_are_there(tmp_path, monkeypatch) -> None:
+    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    (before,) = reproduce(laboratory, [Run("tones", Baseline(), 0)], talk=False)
+    problem = problems.PROBLEMS["tones"]
+    monkeypatch.setitem(problems.PROBLEMS, "tones", replace(problem, lite=replace(problem.lite, seeds=(0, 1, 2, 3))))
+    assert Run("tones", Baseline(), 0).result(laboratory.results) == before
+
+
+def test_a_sweep_does_not_test_and_a_table_does_not_train_again(tmp_path, monkeypatch) -> None:
+    laboratory, run = Laboratory(tmp_path / "results", work=tmp_path / "work"), Run("tones", GC(0.5, 0.3), 0)
+    (validated,) = reproduce(laboratory, [run], talk=False, test=False)
+    assert "test" not in validated and run.result(laboratory.results) is None
+    assert run.result(laboratory.results, tested=False) == validated
+    whole = compute(run, problems.PROBLEMS["tones"].data(None, "lite"))
+    trained = []
+    step = GatedTraining.training_step
+    monkeypatch.setattr(GatedTraining, "training_step", lambda *batch: trained.append(1) or step(*batch))
+    (tested,) = reproduce(laboratory, [run], talk=False)
+    assert not trained
+    assert {**tested, "seconds": 0} == {**whole, "seconds": 0} and tested["seconds"] == validated["seconds"]
+    assert not list((tmp_path / "work").rglob("*.ckpt"))
+    assert reproduce(laboratory, [run], talk=False, test=False) == [tested]
+
+
+def test_a_training_that_fails_does_not_stop_the_others(tmp_path, monkeypatch) -> None:
+    laboratory, wanted = (
+        Laboratory(tmp_path / "results", work=tmp_path / "work"),
+        [Run("tones", Baseline(), seed) for seed in (0, 1, 2)],
+    )
+    train = Baseline.train
+
+    def diverge(self, net, data, masks, **options):
+        if options["seed"] == 0:
+            raise TrainingError("the loss is nan")
+        return train(self, net, data, masks, **options)
+
+    monkeypatch.setattr(Baseline, "train", diverge)
+    with pytest.raises(TrainingError, match=r"1 of 3 runs failed, and the others are done.*seed 0: the loss is nan"):
+        reproduce(laboratory, wanted, talk=False)
+    assert [run.result(laboratory.results) is None for run in wanted] == [True, False, False]
+
+
+def test_results_of_other_data_are_not_mixed(tmp_path, monkeypatch) -> None:
+    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    reproduce(laboratory, [Run("tones", Baseline(), 0)], talk=False)
+    problem = problems.PROBLEMS["tones"]
+    other = Splits(tones(384, 0), tones(300, 5), ("background", "low", "high"))
+    monkeypatch.setitem(problems.PROBLEMS, "tones", replace(problem, read=lambda *_: other))
+    room._read.cache_clear()
+    with pytest.raises(
+        DataError, match=r"seed-0.json was computed from other data than the data at hand: .* in test\."
+    ):
+        reproduce(laboratory, [Run("tones", Baseline(), 1)], talk=False)
+    given = Laboratory(laboratory.results, (("tones", tmp_path),), laboratory.work)
+    with pytest.raises(DataError, match="computed from other data"):  # though nothing is left to compute
+        reproduce(given, [Run("tones", Baseline(), 0)], talk=False)
+    reproduce(Laboratory(tmp_path / "elsewhere", work=laboratory.work), [Run("tones", Baseline(), 1)], talk=False)
+    merged = (tmp_path / "elsewhere" / "lite").rename(tmp_path / "more")
+    (merged / "tones" / "Baseline" / "seed-1.json").rename(tmp_path / "results/lite/tones/Baseline/seed-1.json")
+    with pytest.raises(DataError, match=r"seed-1.json was computed from other data than that of .*seed-0.json"):
+        check_same_data(tmp_path / "results", "lite", "tones")
+
+
+def test_a_newer_or_poorer_result_is_refused(tmp_path) -> None:
+    laboratory, run = Laboratory(tmp_path, work=tmp_path / "work"), Run("tones", Baseline(), 0)
+    (result,) = reproduce(laboratory, [run], talk=False)
+    file = tmp_path / f"{run.key}.json"
+    file.write_text(json.dumps(result | {"format": 99}))
+    with pytest.raises(DataError, match="is a result in format 99, and this Penstock reads up to 1: update it"):
+        run.result(tmp_path)
+    file.write_text(json.dumps({name: value for name, value in result.items() if name != "layers"}))
+    with pytest.raises(DataError, match=r"seed-0.json is not a result \(it lacks layers\): delete it"):
+        run.result(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path) -> None:
+    (tmp_path / "results").write_text("a file where a folder should be")
+    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    with pytest.raises(StorageError, match=r"could not be written: .*\. Give a folder for the results that can be"):
+        laboratory.perform(Run("tones", Baseline(), 0))
 
 
 def test_the_same_run_gives_the_same_result(tmp_path) -> None:
@@ -287,7 +371,7 @@ def test_a_damaged_result_is_said_and_not_overwritten(tmp_path) -> None:
 
 
 def _hold(lock: Path, ready) -> None:
-    with runs._lock(lock) as mine:
+    with room._lock(lock) as mine:
         ready.put(mine)
         time.sleep(60)
 
@@ -297,7 +381,7 @@ def test_a_run_that_another_process_computes_is_left_to_it_until_it_dies(tmp_pat
     run = Run("tones", Baseline(), 0)
     context = multiprocessing.get_context("spawn")
     ready = context.Queue()
-    other = context.Process(target=_hold, args=(tmp_path / "work" / f"{run.key}.lock", ready))
+    other = context.Process(target=_hold, args=(tmp_path / "results" / ".locks" / f"{run.key}.lock", ready))
     other.start()
     assert ready.get(timeout=60)
     assert laboratory.perform(run) is None
@@ -326,6 +410,8 @@ def test_experiments_name_known_problems(name, tmp_path) -> None:
         experiment.runs("lite", ["nowhere"], results=tmp_path)
     with pytest.raises(DataError, match="there is no profile 'quick'; known are paper, lite"):
         experiment.runs("quick", results=tmp_path)
+    keys = {profile: {run.key for run in experiment.runs(profile, results=tmp_path)} for profile in ("paper", "lite")}
+    assert len(keys["paper"]) >= len(keys["lite"]) * 10 / 3, "ten seeds, and no fewer points"
 
 
 def test_several_layers_are_spread_evenly() -> None:

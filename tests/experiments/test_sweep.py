@@ -1,12 +1,13 @@
 """The rule of choice, and that a study goes on in its storage."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import DataError
+from penstock.errors import DataError, StorageError, TrainingError
 from penstock.experiments import sweep as room
 from penstock.experiments.front import Trial, best_accuracy, best_trade_off, pareto
 from penstock.experiments.methods import GC, Baseline, BranchyNet, C, G
@@ -58,10 +59,14 @@ class FakeLaboratory:
     def splits(self, run):
         return None
 
-    def perform(self, run):
+    def given(self, run):
+        return None
+
+    def perform(self, run, *, test):
+        assert not test, "a sweep must not see test data"
         self.performed.append(run)
         if isinstance(run.method, Baseline):
-            return {"validation": {"accuracy_open": 0.9}}
+            return {"validation": {"accuracy_open": 0.9 + run.seed / 100}}
         point = {"accuracy": 1 - run.method.beta / 4 + run.seed / 100, "early_stopping": run.method.alpha}
         curve = {"early_stopping_at": {"0.005": run.method.alpha, "0.01": run.method.alpha, "0.02": 1.0}}
         validation = {"points": {"accurate": point}, "gates": [curve]}
@@ -102,6 +107,18 @@ def test_the_choice_is_what_an_experiment_uses(tmp_path) -> None:
         weights_of(tmp_path, "lite", "cifar10")
 
 
+def test_the_trade_off_must_be_as_accurate_by_a_margin(tmp_path) -> None:
+    floor = 0.91 - 0.001 + 0.01 / 3**0.5  # the mean of 0.90, 0.91 and 0.92, the slack, and the mean's standard error
+    luckier = Trial(GC(0.6, 0.9), floor - 1e-6, 0.9, 0.8, 0.95)
+    trials = [luckier, Trial(GC(0.4, 0.9), floor + 1e-6, 0.9, 0.6, 0.95)]
+    written = room.choose(FakeLaboratory(tmp_path), Search("cifar10"), trials)
+    choice = json.loads(written.read_text())
+    assert choice["weights"]["trade_off"] == [0.4, 0.9]
+    assert choice["rules"]["trade_off"]["at_least"]["accuracy"] == pytest.approx(floor)
+    alone = room.choose(FakeLaboratory(tmp_path), Search("cifar10", seeds=(1,)), trials)
+    assert json.loads(alone.read_text())["rules"]["trade_off"]["at_least"]["accuracy"] == pytest.approx(0.909)
+
+
 def test_a_trial_reads_well() -> None:
     said = "α 0.2, β 0.3, behind 4: accuracy 95.00%, early stopping 90.0% (50.0% at equal loss), sparsity 50.0%"
     assert str(Trial(GC(0.2, 0.3), 0.95, 0.9, 0.5, 0.5)) == said
@@ -110,6 +127,40 @@ def test_a_trial_reads_well() -> None:
 def test_a_storage_that_is_none_is_refused() -> None:
     with pytest.raises(DataError, match=r"storage 'sweep' is not understood: give a file that ends in .log, or"):
         sweep(FakeLaboratory(None), ONE_SEED, trials=1, storage="sweep")
+
+
+@pytest.mark.parametrize("storage", ["{}/no/folder/sweep.log", "sqlite:///{}/no/folder/s.db", "{}/damaged.log"])
+def test_a_storage_that_cannot_be_opened_is_said(tmp_path, storage) -> None:
+    (tmp_path / "damaged.log").write_text("{\n")
+    where = storage.format(tmp_path)
+    with pytest.raises(StorageError, match=rf"the study could not be opened in {where}: .*Give a file or a database"):
+        sweep(FakeLaboratory(tmp_path), ONE_SEED, trials=1, storage=where)
+
+
+def test_a_setting_that_two_processes_began_with_counts_once(tmp_path) -> None:
+    laboratory, where, inside = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log", []
+
+    def join(trial, done) -> None:
+        if not inside:  # another process, while the first trial is still running
+            inside.append(1)
+            sweep(laboratory, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])
+
+    found = sweep(laboratory, ONE_SEED, trials=2, storage=where, first=[(0.3, 0.7)], seen=join)
+    assert [trial.method for trial in found] == [GC(0.3, 0.7)]
+
+
+def test_a_trial_that_diverges_is_left_out(tmp_path, monkeypatch) -> None:
+    laboratory = FakeLaboratory(tmp_path)
+    perform = laboratory.perform
+
+    def diverge(run, *, test):
+        if run.method == GC(0.3, 0.7):
+            raise TrainingError("the loss is nan")
+        return perform(run, test=test)
+
+    monkeypatch.setattr(laboratory, "perform", diverge)
+    found = sweep(laboratory, ONE_SEED, trials=2, storage=f"{tmp_path}/sweep.log", first=[(0.3, 0.7)])
+    assert len(found) == 2 and GC(0.3, 0.7) not in [trial.method for trial in found]
 
 
 def test_what_comes_first_is_tried_again_where_its_process_died(tmp_path, monkeypatch) -> None:

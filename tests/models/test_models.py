@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from penstock.errors import ShapeError
 from penstock.models import (
     BlockNet,
     ResNeXt,
@@ -149,3 +150,10 @@ def test_resnext_is_named_by_its_stages(resnext: ResNeXt) -> None:
 def test_resnext_takes_other_channels_and_classes() -> None:
     with torch.device("meta"):
         assert resnext101_64x4d(501, in_channels=1)(torch.empty(2, 1, 64, 64)).shape == (2, 501)
+
+
+@pytest.mark.parametrize(("build", "multiple"), [(resnet8, 1), (resnext8, 4), (inception8, 4), (inception8_1d, 4)])
+def test_a_width_that_the_blocks_cannot_have_is_refused(build, multiple) -> None:
+    for width in (0, multiple + 1) if multiple > 1 else (0,):
+        with pytest.raises(ShapeError, match=rf"width = {width} came: these blocks take a multiple of {multiple} from"):
+            build(1, classes=3, width=width)

@@ -143,8 +143,8 @@ def test_some_results_give_some_of_the_page(tmp_path) -> None:
         assert (tmp_path / "page" / section.picture).exists() == (done > 0)
     assert "| 1 of 3 |" in text and "| 0 of 3 |" in text
     assert "± 0.0000" not in text, "one seed has no standard deviation"
-    held = sum(claim.holds is True for claim in claims(tmp_path, "lite"))
-    assert 0 < held < 48 and f"**{held} of 48 claims hold (" in text
+    assert "| 1 of 3 seeds |" in text and "**0 of 48 claims hold (48 not run yet).**" in text
+    assert any(claim.value is not None for claim in claims(tmp_path, "lite")), "a value shows before it holds"
 
 
 def test_what_was_tried_stands_at_the_end(tmp_path) -> None:
@@ -157,6 +157,56 @@ def test_what_was_tried_stands_at_the_end(tmp_path) -> None:
     assert re.search(r"masks as fast as weights \| +0 \| +0.7406 \| +0.200 \| +0.250 \| +0.350 \| +0.420 \|", text)
     assert re.search(r"Baseline +\| \\\| +\| +0 \| +0.7406 \| +– \| +– \| +– \| +0.420 \|", text)
     assert "penstock results --profile paper" in text
+
+
+def test_a_picture_that_the_page_no_longer_shows_is_deleted(tmp_path) -> None:
+    results, folder = tmp_path / "results", tmp_path / "page"
+    made_up.write(results, EXPERIMENTS["figure-weights"].runs("lite", results=results))
+    write_page(results, "lite", tmp_path / "page.md")
+    (folder / "mine.png").write_text("not of the page")
+    assert (folder / "weights.png").exists()
+    shutil.rmtree(results / "lite")
+    write_page(results, "lite", tmp_path / "page.md")
+    assert [path.name for path in folder.iterdir()] == ["mine.png"]
+
+
+def test_a_sweep_is_named_with_the_number_of_its_settings(tmp_path) -> None:
+    PAPERS["cifar10"].write(tmp_path, "lite", "cifar10", {"trials": [{}, {}, {}]})
+    write_page(tmp_path, "lite", tmp_path / "page.md")
+    assert (
+        "chosen by a sweep on validation data for CIFAR-10 (out of 3 settings)." in (tmp_path / "page.md").read_text()
+    )
+    PAPERS["cifar10"].write(tmp_path, "lite", "cifar10", {})
+    with pytest.raises(
+        DataError, match=r"chosen.json is not the choice of a sweep \(KeyError\('trials'\)\): delete it"
+    ):
+        write_page(tmp_path, "lite", tmp_path / "page.md")
+
+
+def test_what_else_was_run_is_on_the_page(tmp_path) -> None:
+    made_up.write(tmp_path, EXPERIMENTS["table1"].runs("lite", ["hey-snips"], results=tmp_path))
+    cifar10 = [run for run in EXPERIMENTS["figure-count"].runs("lite", ["cifar10"], results=tmp_path) if run.seed == 0]
+    made_up.write(tmp_path, cifar10)
+    write_page(tmp_path, "lite", tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "### Hey Snips\n" in text and "account or a form: ImageNet-2012. " in text
+    assert {claim.data for claim in claims(tmp_path, "lite") if claim.holds is not None} == {"hey-snips"}
+    assert f"*{len(cifar10)} of {20 * 3} runs are done*; the others: `penstock reproduce figure-count" in text
+    assert "figure-modes --profile lite`.\n" in text, "what it shares with others does not make it run"
+
+
+def test_a_damaged_list_of_trials_is_said(tmp_path) -> None:
+    for damaged in ("[{}]", "{", "[1]"):
+        (tmp_path / "tried.json").write_text(damaged)
+        with pytest.raises(DataError, match=r"tried.json is not a list of trials \(.*\): mend it, or move it away"):
+            write_page(tmp_path, "lite", tmp_path / "page.md")
+
+
+def test_the_claims_of_a_profile_do_not_replace_those_of_the_other(tmp_path) -> None:
+    (tmp_path / "claims.json").write_text("of the lite profile")
+    written = write_page(tmp_path, "paper", tmp_path / "page.md")
+    assert written[-2].name == "claims-paper.json"
+    assert (tmp_path / "claims.json").read_text() == "of the lite profile"
 
 
 def test_refusals_say_what_to_do(tmp_path) -> None:

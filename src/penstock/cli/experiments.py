@@ -25,7 +25,9 @@ Profile = Annotated[
     ),
 ]
 Results = Annotated[Path, typer.Option(help="Where each finished run is kept as one JSON file.")]
-Work = Annotated[Path, typer.Option(help="For the checkpoints of runs under way.")]
+Work = Annotated[Path, typer.Option(help="For the weights of runs that are under way, or not tested yet.")]
+Accelerator = Annotated[str, typer.Option(help="What to train on: cpu, gpu, or auto for the best there is.")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes that read pictures from files while others train.")]
 
 
 def reproduce(
@@ -45,6 +47,8 @@ def reproduce(
     profile: Profile = "lite",
     results: Results = Path("results"),
     work: Work = Path("runs"),
+    accelerator: Accelerator = "cpu",
+    workers: Workers = 0,
     as_json: AsJson = False,
 ) -> None:
     """Reproduce a table or a figure of the paper: train and measure all that it compares.
@@ -53,14 +57,15 @@ def reproduce(
     reads the data of speech-commands), imagenet, hey-snips. All data is looked for before the first run.
 
     Finished runs are never computed again, and a broken one goes on where it stopped. Start the command several times
-    to share the work among processes.
+    to share the work among processes; machines share it through one folder for the results.
 
     Example: `penstock reproduce table1 --data speech-commands=sets/speech_commands --profile lite`
     """
+    from penstock.experiments.laboratory import Laboratory
     from penstock.experiments.paper import EXPERIMENTS
     from penstock.experiments.reproduce import reproduce as carry_out
-    from penstock.experiments.runs import Laboratory
     from penstock.experiments.summary import summarise
+    from penstock.recipe import Machine
     from penstock.report.tables import experiments_table, results_table
 
     if "list" in what:
@@ -77,7 +82,8 @@ def reproduce(
         for run in experiment.runs(profile, only, results=results)
         if run.problem in experiment.problems or not everything
     ]
-    laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
+    machine = Machine(accelerator=accelerator, workers=workers)
+    laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work, machine)
     found = carry_out(laboratory, runs, talk=not as_json)
     show(as_json, found, results_table(summarise(found)), line(f"Written: {results}"))
 
@@ -96,20 +102,22 @@ def sweep(
         str | None,
         typer.Option(
             help="Where the study is: a file ending in .log, or a database such as sqlite:///sweep.db; many machines "
-            "can join one on a server, and share the results folder. Default: sweep.log in the results."
+            "can join one on a server, if they share the folder of the results. Default: sweep.log in the results."
         ),
     ] = None,
     data: ProblemData = None,
     profile: Profile = "lite",
     results: Results = Path("results"),
     work: Work = Path("runs"),
+    accelerator: Accelerator = "cpu",
+    workers: Workers = 0,
     as_json: AsJson = False,
 ) -> None:
     """Sweep over α and β on validation data, and choose the best trade-off and the best accuracy by written rules.
 
     The trade-off: most early stopping at equal loss, with a sparsity of at least 93 % and an accuracy at most 0.1
-    points below the plain network's. The accuracy: the most accurate, with an early stopping of at least 82 % and a
-    sparsity of at least 40 %. Where nothing qualifies, what misses by least.
+    points below the plain network's, by a margin of one standard error. The accuracy: the most accurate, with an early
+    stopping of at least 82 % and a sparsity of at least 40 %. Where nothing qualifies, what misses by least.
 
     Each trial is the mean of a few runs, kept like any other. The choice lies beside the results, where `penstock
     reproduce` finds it; a sweep over places and layers, too, prints its front and chooses nothing. Start the command
@@ -119,14 +127,17 @@ def sweep(
     """
     from penstock.experiments import sweep as study
     from penstock.experiments.front import pareto
+    from penstock.experiments.laboratory import Laboratory
     from penstock.experiments.paper import PAPERS
-    from penstock.experiments.runs import Laboratory
+    from penstock.files import make_folder
+    from penstock.recipe import Machine
     from penstock.report.tables import trials_table
 
     papers = one_of("the problem", problem, PAPERS)
     begin = [alpha_and_beta(text) for text in first or ()] or [papers.trade_off, papers.accuracy]
-    laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work)
-    results.mkdir(parents=True, exist_ok=True)
+    machine = Machine(accelerator=accelerator, workers=workers)
+    laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work, machine)
+    make_folder(results)
     console = Console(stderr=True, quiet=as_json)
     search = study.Search(problem, profile, study.Space(places, most_layers), tuple(range(seeds)))
     found = study.sweep(

@@ -23,8 +23,8 @@ from penstock.errors import DataError
 Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Tensor, Tensor]
 
 
-def loader(data: Data, *, batch_size: int, shuffle: bool = False) -> DataLoader[Any]:
-    """Return a DataLoader; one that is given is returned as it is."""
+def loader(data: Data, *, batch_size: int, shuffle: bool = False, workers: int = 0) -> DataLoader[Any]:
+    """Return a DataLoader, read by so many processes of its own; one that is given is returned as it is."""
     if isinstance(data, DataLoader):
         return data
     if isinstance(data, (tuple, list)):
@@ -40,7 +40,9 @@ def loader(data: Data, *, batch_size: int, shuffle: bool = False) -> DataLoader[
         raise DataError("the data set is empty.")
     if batch_size < 1:
         raise DataError(f"batch_size = {batch_size} is not possible: a batch has at least one sample.")
-    return DataLoader(data, batch_size=batch_size, shuffle=shuffle)
+    if workers < 0:
+        raise DataError(f"workers = {workers} is not possible: 0 reads in the training's own process.")
+    return DataLoader(data, batch_size=batch_size, shuffle=shuffle, num_workers=workers)
 
 
 class EpochOrder(Sampler[int]):

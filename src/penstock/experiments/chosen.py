@@ -6,12 +6,15 @@ A sweep writes its choice beside the results, as ``<profile>/<problem>/chosen.js
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.errors import DataError
 from penstock.files import write_atomically
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -33,23 +36,36 @@ class Weights:
     @classmethod
     def chosen(cls, results: Path, profile: str, problem: str) -> Weights | None:
         """Return what a sweep chose, or None where there was none."""
-        file = _file(results, profile, problem)
-        if not file.exists():
-            return None
-        try:
-            plain = json.loads(file.read_text())["weights"]
-            pairs = {name: tuple(plain[name]) for name in ("trade_off", "accuracy")}
-            return cls(plain["gate"], plain["compression"], **pairs)  # type: ignore[arg-type]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{file} is not the choice of a sweep ({error!r}): delete it, and let penstock sweep choose again."
-            ) from error
+        return _read(_file(results, profile, problem), cls._of)
+
+    @classmethod
+    def _of(cls, choice: dict[str, Any]) -> Weights:
+        plain = choice["weights"]
+        pairs = {name: tuple(plain[name]) for name in ("trade_off", "accuracy")}
+        return cls(plain["gate"], plain["compression"], **pairs)  # type: ignore[arg-type]
 
     def write(self, results: Path, profile: str, problem: str, evidence: dict[str, Any]) -> Path:
         """Write the choice, with what it was chosen from."""
         file = _file(results, profile, problem)
         write_atomically(file, (json.dumps({"weights": asdict(self), **evidence}, indent=1) + "\n").encode())
         return file
+
+
+def trials_of(results: Path, profile: str, problem: str) -> int:
+    """Return how many settings a sweep chose from; 0 where there was none."""
+    return _read(_file(results, profile, problem), lambda choice: len(choice["trials"])) or 0
+
+
+def _read(file: Path, part: Callable[[dict[str, Any]], T]) -> T | None:
+    """Return a part of a choice, or None where there is no choice."""
+    if not file.exists():
+        return None
+    try:
+        return part(json.loads(file.read_text()))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{file} is not the choice of a sweep ({error!r}): delete it, and let penstock sweep choose again."
+        ) from error
 
 
 def _file(results: Path, profile: str, problem: str) -> Path:

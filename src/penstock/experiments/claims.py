@@ -8,7 +8,7 @@ averaged. Early stopping is compared at equal shares of positives lost, accuracy
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 from penstock.experiments.finished import BySeed, Finished
 from penstock.experiments.measure import LOST
 from penstock.experiments.methods import GC, Baseline, BranchyNet
-from penstock.experiments.paper import EXPERIMENTS, HERE, counts, positions
+from penstock.experiments.paper import EXPERIMENTS, everywhere, positions
 from penstock.experiments.summary import at_point
 from penstock.models.eight_blocks import DEPTH
 
@@ -44,6 +44,8 @@ class Claim:
         value: its mean over the seeds; None while there is no run to take it from.
         sign, reach: what is claimed of it.
         seeds: those that the value is a mean of.
+        wanted: those that it is to be a mean of; nothing holds or is missed before all are there.
+        allowance: where gates are compared at equal loss, how many of the positives may be lost: "0 of 80".
     """
 
     quantity: str
@@ -52,6 +54,8 @@ class Claim:
     sign: Literal[">=", "<="]
     reach: float
     seeds: tuple[int, ...]
+    wanted: tuple[int, ...] = ()
+    allowance: str = ""
 
     @property
     def claim(self) -> str:
@@ -60,15 +64,16 @@ class Claim:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the value reaches it; None while there is no value."""
-        if self.value is None:
+        """Whether the value reaches it; None while seeds are missing."""
+        if self.value is None or self.seeds != self.wanted:
             return None
         return self.value >= self.reach if self.sign == ">=" else self.value <= self.reach
 
     @property
     def verdict(self) -> str:
         """Whether it holds, as a person reads it."""
-        return {None: NOT_RUN, True: "yes", False: "MISSED"}[self.holds]
+        unknown = f"{len(self.seeds)} of {len(self.wanted)} seeds" if self.seeds else NOT_RUN
+        return {None: unknown, True: "yes", False: "MISSED"}[self.holds]
 
     @property
     def shown(self) -> str:
@@ -76,24 +81,24 @@ class Claim:
         if self.value is None:
             return "–"
         texts = (f"{self.value:.{digits}f}" for digits in range(4, DIGITS + 1))
-        return next(text for text in texts if self.holds or float(text) != self.reach)
+        return next(text for text in texts if self.holds is not False or float(text) != self.reach)
 
     def to_json(self) -> dict[str, Any]:
         """Return the claim as it stands in claims.json."""
         names = ("claim", "data", "value", "sign", "reach", "holds")
-        return {name: getattr(self, name) for name in names} | {"seeds": list(self.seeds)}
+        plain = {name: getattr(self, name) for name in names} | {"seeds": list(self.seeds)}
+        return plain | ({"positives_that_may_be_lost": self.allowance} if self.allowance else {})
 
 
 def claims(results: Path, profile: str) -> list[Claim]:
     """Return all claims, problem by problem; those that no run speaks to yet have no value."""
     done = Finished(results, profile)
     found: list[Claim] = []
-    for problem in HERE:
-        found += _trade_off(done, problem)
-        found += _accuracy(done, problem)
-        found += _position(done, problem)
-        if problem in EXPERIMENTS["figure-modes"].problems:
-            found += _modes(done, problem)
+    several = done.problems(EXPERIMENTS["figure-modes"])
+    for problem in done.problems():
+        of_problem = [*_trade_off(done, problem), *_accuracy(done, problem), *_position(done, problem)]
+        of_problem += _modes(done, problem) if problem in several else ()
+        found += [replace(claim, wanted=done.seeds(problem)) for claim in of_problem]
     return found
 
 
@@ -104,9 +109,8 @@ def _trade_off(done: Finished, problem: str) -> Iterator[Claim]:
     row = "best trade-off:"
     for lost in LOST:
         values = _differences(ours, branchy, partial(stopping_at, lost=f"{lost:g}"))
-        yield _claim(
-            f"{row} early stopping at {100 * lost:g} % of positives lost, minus BranchyNet's,", problem, values, 0.0
-        )
+        quantity = f"{row} early stopping at {100 * lost:g} % of positives lost, minus BranchyNet's,"
+        yield _claim(quantity, problem, values, 0.0, _allowance(ours, lost))
     aucs = _differences(ours, branchy, lambda result: result["test"]["gates"][0]["auc"])
     yield _claim(f"{row} AUC of the gate, minus BranchyNet's,", problem, aucs, 0.0)
     yield _claim(f"{row} activation sparsity", problem, _each(ours, _sparsity), 0.93)
@@ -133,28 +137,33 @@ def _position(done: Finished, problem: str) -> Iterator[Claim]:
         ("early stopping at 1 % of positives lost", partial(stopping_at, lost=COMPARED), ">=", 0.8),
         ("activation sparsity", _sparsity, "<=", -0.8),
     )
-    for name, quantity, sign, reach in quantities:
+    allowances = (_allowance(places[0], float(COMPARED)), "")
+    for (name, quantity, sign, reach), allowance in zip(quantities, allowances, strict=True):
         means = [mean(quantity(place[seed]) for seed in seeds) for place in places] if seeds else []
         value = round(_rank_correlation(means), DIGITS) if means else None
-        yield Claim(f"position: rank correlation of {name} with depth", problem, value, sign, reach, seeds)
+        claimed = f"position: rank correlation of {name} with depth"
+        yield Claim(claimed, problem, value, sign, reach, seeds, allowance=allowance)
 
 
 def _modes(done: Finished, problem: str) -> Iterator[Claim]:
     """Compare gates that work together with each of them alone, and with networks that have only one."""
     weights = done.weights(problem)
-    several = done.of(problem, counts(weights)[-1])
+    several = done.of(problem, everywhere(weights))
     singles = [done.of(problem, method) for method in positions(weights)]
     together = "several gates at 1 % of positives lost: incremental minus"
+    allowance = _allowance(several, float(COMPARED))
     yield _smallest(
         f"{together} independent, smallest over the positions,",
         problem,
         _common(several),
+        allowance,
         lambda seed, k: incremental(several[seed], k) - stopping_at(several[seed], COMPARED, gate=k),
     )
     yield _smallest(
         f"{together} one gate only, smallest over the positions,",
         problem,
         _common(several, *singles),
+        allowance,
         lambda seed, k: incremental(several[seed], k) - stopping_at(singles[k][seed], COMPARED),
     )
 
@@ -169,15 +178,24 @@ def incremental(result: dict[str, Any], gate: int) -> float:
     return float(result["test"]["modes"]["incremental"][gate]["early_stopping_at"][COMPARED])
 
 
-def _smallest(quantity: str, problem: str, seeds: tuple[int, ...], difference: Callable[[int, int], float]) -> Claim:
+def _smallest(
+    quantity: str, problem: str, seeds: tuple[int, ...], allowance: str, difference: Callable[[int, int], float]
+) -> Claim:
     """Claim that a difference is nowhere below 0, given its value for a seed and a gate."""
     value = min(mean(difference(seed, k) for seed in seeds) for k in range(DEPTH)) if seeds else None
-    return Claim(quantity, problem, None if value is None else round(value, DIGITS), ">=", 0.0, seeds)
+    rounded = None if value is None else round(value, DIGITS)
+    return Claim(quantity, problem, rounded, ">=", 0.0, seeds, allowance=allowance)
 
 
-def _claim(quantity: str, problem: str, values: Mapping[int, float], reach: float) -> Claim:
+def _claim(quantity: str, problem: str, values: Mapping[int, float], reach: float, allowance: str = "") -> Claim:
     value = round(mean(values.values()), DIGITS) if values else None
-    return Claim(quantity, problem, value, ">=", reach, tuple(values))
+    return Claim(quantity, problem, value, ">=", reach, tuple(values), allowance=allowance)
+
+
+def _allowance(results: BySeed, lost: float) -> str:
+    """Say how many of the positives of the test data may be lost; nothing while there is no result."""
+    counts = {result["test"]["positives"] for result in results.values()}
+    return " or ".join(f"{int(lost * count + 1e-9):,} of {count:,}" for count in sorted(counts))
 
 
 def _each(results: BySeed, quantity: Callable[[Any], float]) -> dict[int, float]:

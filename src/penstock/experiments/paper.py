@@ -52,9 +52,9 @@ class Experiment:
     title: str
     problems: tuple[str, ...]
 
-    def methods(self, weights: Weights, budget: Budget) -> list[Method]:
-        """Return what is compared, given α and β, and how long is trained."""
-        return _METHODS[self.name](weights, budget)
+    def methods(self, weights: Weights, profile: str, problem: str) -> list[Method]:
+        """Return what is compared, given α and β."""
+        return _METHODS[self.name](weights, GRIDS[profile], PROBLEMS[problem].budget(profile))
 
     def runs(self, profile: str, problems: Sequence[str] | None = None, *, results: Path) -> list[Run]:
         """Return its runs: seed by seed, so that a broken experiment has whole comparisons of fewer seeds.
@@ -72,7 +72,7 @@ class Experiment:
             Run(problem, method, seed, profile)
             for problem, budget in budgets.items()
             for seed in budget.seeds
-            for method in self.methods(weights_of(results, profile, problem), budget)
+            for method in self.methods(weights_of(results, profile, problem), profile, problem)
         ]
 
 
@@ -93,9 +93,14 @@ def positions(weights: Weights) -> list[Method]:
     return [GC(*weights.trade_off, blocks=(block,)) for block in range(1, DEPTH + 1)]
 
 
-def counts(weights: Weights) -> list[Method]:
+def counts(weights: Weights, grid: Grid) -> list[Method]:
     """Return one to eight layers, spread evenly."""
-    return [GC(*weights.trade_off, blocks=spread(count)) for count in COUNTS]
+    return [GC(*weights.trade_off, blocks=spread(count)) for count in grid.counts]
+
+
+def everywhere(weights: Weights) -> Method:
+    """Return a network with a layer behind each of the eight blocks."""
+    return GC(*weights.trade_off, blocks=spread(DEPTH))
 
 
 def spread(count: int) -> tuple[int, ...]:
@@ -107,12 +112,39 @@ def spread(count: int) -> tuple[int, ...]:
     return (4,) if count == 1 else tuple(round((i + 1) * DEPTH / count) for i in range(count))
 
 
-COUNTS = (1, 2, 4, 6, 8)
-ALPHAS = (0.05, 0.3, 0.55, 0.8)
-BETAS = (0.0, 0.05, 0.15, 0.4, 0.72)
-GATE_INPUTS = (0, 2, 4, 6)
-DROPOUTS = (0.1, 0.3, 0.5)
-"""What the figures vary: so many points as show a direction, since each is trained several times."""
+@dataclass(frozen=True)
+class Grid:
+    """What the figures vary.
+
+    Attributes:
+        counts: of layers.
+        alphas, betas: weights of a gate and of a compression.
+        gate_inputs: the blocks that a gate reads; 0 is the raw input.
+        dropouts: rates of the control.
+    """
+
+    counts: tuple[int, ...]
+    alphas: tuple[float, ...]
+    betas: tuple[float, ...]
+    gate_inputs: tuple[int, ...]
+    dropouts: tuple[float, ...] = (0.1, 0.3, 0.5)
+
+
+GRIDS = {
+    "paper": Grid(
+        counts=tuple(range(1, DEPTH + 1)),
+        alphas=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+        betas=(0.0, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.6, 0.72, 0.8),
+        gate_inputs=tuple(range(DEPTH + 1)),
+    ),
+    "lite": Grid(
+        counts=(1, 2, 4, 6, 8),
+        alphas=(0.05, 0.3, 0.55, 0.8),
+        betas=(0.0, 0.05, 0.15, 0.4, 0.72),
+        gate_inputs=(0, 2, 4, 6),
+    ),
+}
+"""By profile; of the lite one so many points as show a direction, since each is trained several times."""
 
 
 def turns(epochs: int) -> list[int]:
@@ -124,26 +156,26 @@ def turns(epochs: int) -> list[int]:
     return [length for length in (1, 6, 10, 50, 100) if epochs % (2 * length) == 0]
 
 
-_METHODS: dict[str, Callable[[Weights, Budget], list[Method]]] = {
-    "table1": lambda weights, budget: table1(weights),
-    "figure-position": lambda weights, budget: positions(weights),
-    "figure-count": lambda weights, budget: counts(weights),
-    "figure-modes": lambda weights, budget: [*positions(weights), counts(weights)[-1]],
-    "figure-alpha": lambda weights, budget: [Baseline(), *(G(alpha) for alpha in ALPHAS)],
-    "figure-beta": lambda weights, budget: [Baseline(), *(GC(0.5, beta) for beta in BETAS)],
-    "figure-weights": lambda weights, budget: [GC(*weights.trade_off)],
-    "figure-gate-input": lambda weights, budget: [GateInput(block, 0.7, 0.6) for block in GATE_INPUTS],
-    "figure-two-stages": lambda weights, budget: [
+_METHODS: dict[str, Callable[[Weights, Grid, Budget], list[Method]]] = {
+    "table1": lambda weights, grid, budget: table1(weights),
+    "figure-position": lambda weights, grid, budget: positions(weights),
+    "figure-count": lambda weights, grid, budget: counts(weights, grid),
+    "figure-modes": lambda weights, grid, budget: [*positions(weights), everywhere(weights)],
+    "figure-alpha": lambda weights, grid, budget: [Baseline(), *(G(alpha) for alpha in grid.alphas)],
+    "figure-beta": lambda weights, grid, budget: [Baseline(), *(GC(0.5, beta) for beta in grid.betas)],
+    "figure-weights": lambda weights, grid, budget: [GC(*weights.trade_off)],
+    "figure-gate-input": lambda weights, grid, budget: [GateInput(block, 0.7, 0.6) for block in grid.gate_inputs],
+    "figure-two-stages": lambda weights, grid, budget: [
         GC(0.5, 0.55),
         *(TwoStage(turn, 0.5, beta) for turn in turns(budget.epochs) for beta in (None, 0.55)),
     ],
-    "figure-dropout": lambda weights, budget: [
+    "figure-dropout": lambda weights, grid, budget: [
         Baseline(),
         GC(*weights.trade_off),
         GC(*weights.accuracy),
-        *(Dropout(rate) for rate in DROPOUTS),
+        *(Dropout(rate) for rate in grid.dropouts),
     ],
-    "figure-roc": lambda weights, budget: [BranchyNet(), GC(*weights.trade_off)],
+    "figure-roc": lambda weights, grid, budget: [BranchyNet(), GC(*weights.trade_off)],
 }
 
 EXPERIMENTS: dict[str, Experiment] = {

@@ -152,7 +152,7 @@ _ALL = (
         _clips(Words()),
         inception8_1d,
         _paper(),
-        _lite(width=32, train_per_word=150),
+        _lite(width=32, train_per_word=100),
         positive_share=0.1,
     ),
     Problem(

@@ -15,6 +15,8 @@ from typing import TypeAlias
 
 from torch import Tensor, nn
 
+from penstock.errors import ShapeError
+
 DEPTH = 8
 """Blocks of convolutions in a network."""
 
@@ -53,8 +55,12 @@ class BlockNet(nn.Module):
         (batch, in_channels, *size) -> logits: (batch, classes)
     """
 
-    def __init__(self, layers: Layers, block: Block, in_channels: int, classes: int, width: int) -> None:
+    def __init__(
+        self, layers: Layers, block: Block, in_channels: int, classes: int, width: int, *, multiple_of: int = 1
+    ) -> None:
         super().__init__()
+        if width < 1 or width % multiple_of:
+            raise ShapeError(f"width = {width} came: these blocks take a multiple of {multiple_of} from {multiple_of}.")
         outs = [width * 2 ** (i // 2) for i in range(DEPTH)]  # w w 2w 2w 4w 4w 8w 8w
         ins = [in_channels, *outs[:-1]]
         strides = [2 if i in (2, 4, 6) else 1 for i in range(DEPTH)]

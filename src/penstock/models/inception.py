@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from penstock.models.eight_blocks import IMAGES, SERIES, BlockNet, Layers, conv_norm
 
+BRANCHES = 4
+"""Of a block, side by side; each gives as many of its channels."""
+
 
 def inception8(in_channels: int = 1, classes: int = 6, width: int = 16) -> BlockNet:
     """Build the network for images.
@@ -21,7 +24,7 @@ def inception8(in_channels: int = 1, classes: int = 6, width: int = 16) -> Block
     >>> inception8().eval()(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 6])
     """
-    return BlockNet(IMAGES, InceptionBlock, in_channels, classes, width)
+    return BlockNet(IMAGES, InceptionBlock, in_channels, classes, width, multiple_of=BRANCHES)
 
 
 def inception8_1d(in_channels: int, classes: int, width: int = 16) -> BlockNet:
@@ -30,7 +33,7 @@ def inception8_1d(in_channels: int, classes: int, width: int = 16) -> BlockNet:
     >>> inception8_1d(40, classes=11).eval()(torch.zeros(2, 40, 49)).shape
     torch.Size([2, 11])
     """
-    return BlockNet(SERIES, InceptionBlock, in_channels, classes, width)
+    return BlockNet(SERIES, InceptionBlock, in_channels, classes, width, multiple_of=BRANCHES)
 
 
 class InceptionBlock(nn.Module):
@@ -42,7 +45,7 @@ class InceptionBlock(nn.Module):
 
     def __init__(self, layers: Layers, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
-        quarter = out_channels // 4
+        quarter = out_channels // BRANCHES
         narrow = [in_channels, quarter, 1]
 
         def branch(*convolutions: list[int]) -> list[nn.Module]:

@@ -28,12 +28,12 @@ def resnext8(in_channels: int = 1, classes: int = 6, width: int = 16) -> BlockNe
     >>> resnext8().eval()(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 6])
     """
-    return BlockNet(IMAGES, grouped_block, in_channels, classes, width)
+    return BlockNet(IMAGES, grouped_block, in_channels, classes, width, multiple_of=GROUP_WIDTH)
 
 
 def resnext8_1d(in_channels: int, classes: int, width: int = 16) -> BlockNet:
     """Build the same network for time series."""
-    return BlockNet(SERIES, grouped_block, in_channels, classes, width)
+    return BlockNet(SERIES, grouped_block, in_channels, classes, width, multiple_of=GROUP_WIDTH)
 
 
 def grouped_block(layers: Layers, in_channels: int, out_channels: int, stride: int) -> Residual:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from penstock.experiments.finished import BySeed, Finished
 from penstock.experiments.methods import GC, Baseline, BranchyNet, Dropout, G, GateInput, Method, TwoStage
-from penstock.experiments.paper import EXPERIMENTS, counts, positions, table1
+from penstock.experiments.paper import EXPERIMENTS, GRIDS, counts, everywhere, positions, table1
 from penstock.experiments.problems import PROBLEMS
 from penstock.experiments.published import ACCURACY, ANOTHER, BRANCHYNET, PUBLISHED, ROWS, TRADE_OFF
 from penstock.report.paper import analysis, figures, findings
@@ -50,7 +50,7 @@ class Section:
 
 def _overall(done: Finished) -> Picture:
     groups, published = {}, {}
-    for problem in EXPERIMENTS["table1"].problems:
+    for problem in done.problems(EXPERIMENTS["table1"]):
         rows = dict(zip(ROWS, table1(done.weights(problem)), strict=True))
         results = {name: done.of(problem, rows[name]) for name in figures.STYLES}
         if any(results.values()):
@@ -62,7 +62,7 @@ def _overall(done: Finished) -> Picture:
 
 def _roc(done: Finished) -> Picture:
     groups = {}
-    for problem in EXPERIMENTS["figure-roc"].problems:
+    for problem in done.problems(EXPERIMENTS["figure-roc"]):
         ours = GC(*done.weights(problem).trade_off)
         groups[PROBLEMS[problem].title] = {
             BRANCHYNET: done.of(problem, BranchyNet()),
@@ -72,24 +72,26 @@ def _roc(done: Finished) -> Picture:
 
 
 def _position(done: Finished) -> Picture:
-    lines = {PROBLEMS[problem].title: _singles(done, problem) for problem in EXPERIMENTS["figure-position"].problems}
+    problems = done.problems(EXPERIMENTS["figure-position"])
+    lines = {PROBLEMS[problem].title: _singles(done, problem) for problem in problems}
     return Picture(figures.position_figure(lines), findings.position_finding(lines))
 
 
 def _count(done: Finished) -> Picture:
     lines = {
         PROBLEMS[problem].title: {
-            len(method.blocks): done.of(problem, method) for method in _only(GC, counts(done.weights(problem)))
+            len(method.blocks): done.of(problem, method)
+            for method in _only(GC, counts(done.weights(problem), GRIDS[done.profile]))
         }
-        for problem in EXPERIMENTS["figure-count"].problems
+        for problem in done.problems(EXPERIMENTS["figure-count"])
     }
     return Picture(figures.count_figure(lines), findings.count_finding(lines))
 
 
 def _modes(done: Finished) -> Picture:
     panels = {
-        PROBLEMS[problem].title: (done.of(problem, counts(done.weights(problem))[-1]), _singles(done, problem))
-        for problem in EXPERIMENTS["figure-modes"].problems
+        PROBLEMS[problem].title: (done.of(problem, everywhere(done.weights(problem))), _singles(done, problem))
+        for problem in done.problems(EXPERIMENTS["figure-modes"])
     }
     there = {title: (several, one) for title, (several, one) in panels.items() if several or any(one.values())}
     return Picture(figures.modes_figure(there))
@@ -148,8 +150,7 @@ def _dropout(done: Finished) -> Picture:
 def _analysed(done: Finished, experiment: str) -> tuple[str, list[Method]]:
     """Return the one data set of the deeper analysis, and what is compared on it."""
     (problem,) = EXPERIMENTS[experiment].problems
-    budget = PROBLEMS[problem].budget(done.profile)
-    return problem, EXPERIMENTS[experiment].methods(done.weights(problem), budget)
+    return problem, EXPERIMENTS[experiment].methods(done.weights(problem), done.profile, problem)
 
 
 def _singles(done: Finished, problem: str) -> Mapping[int, BySeed]:

@@ -13,7 +13,7 @@ from penstock.experiments.claims import NOT_RUN, Claim
 from penstock.experiments.finished import BySeed, Finished
 from penstock.experiments.measure import LOST
 from penstock.experiments.methods import GC, Method
-from penstock.experiments.paper import EXPERIMENTS, HERE, table1
+from penstock.experiments.paper import EXPERIMENTS, table1
 from penstock.experiments.problems import PROBLEMS
 from penstock.experiments.published import PUBLISHED, ROWS, Published
 from penstock.experiments.summary import Spread, at_point
@@ -27,7 +27,7 @@ def budgets_table(done: Finished) -> str:
     """Return a row for each data set: how wide and how long it was trained, and on how much it was measured."""
     columns = ["data set", "network", ">width", ">epochs", ">batch", ">trained on", ">of them positive"]
     columns += [">tested on", ">of them positive", ">seeds", ">minutes a run"]
-    return table(columns, [_budget(done, problem) for problem in HERE])
+    return table(columns, [_budget(done, problem) for problem in done.problems()])
 
 
 def _budget(done: Finished, problem: str) -> list[str]:
@@ -36,7 +36,7 @@ def _budget(done: Finished, problem: str) -> list[str]:
     runs = [
         run
         for experiment in EXPERIMENTS.values()
-        if problem in experiment.problems
+        if problem in done.problems(experiment)
         for run in experiment.runs(done.profile, [problem], results=done.results)
     ]
     results = [found for run in dict.fromkeys(runs) if (found := run.result(done.results)) is not None]
@@ -49,7 +49,7 @@ def _budget(done: Finished, problem: str) -> list[str]:
     return [known.title, known.network, *sizes, *samples, str(len(budget.seeds)), minutes]
 
 
-def claims_table(claims: Sequence[Claim], done: Finished) -> str:
+def claims_table(claims: Sequence[Claim]) -> str:
     """Return a row for each claim."""
     rows = [
         [
@@ -58,11 +58,12 @@ def claims_table(claims: Sequence[Claim], done: Finished) -> str:
             claim.shown,
             f"{'≥' if claim.sign == '>=' else '≤'} {claim.reach:g}",
             claim.verdict,
-            seeds_of(len(claim.seeds), len(done.seeds(claim.data))),
+            seeds_of(len(claim.seeds), len(claim.wanted)),
+            claim.allowance,
         ]
         for claim in claims
     ]
-    return table(["claim", "data", ">value", ">reach", "holds", ">seeds"], rows)
+    return table(["claim", "data", ">value", ">reach", "holds", ">seeds", ">positives that may be lost"], rows)
 
 
 def seeds_of(there: int, asked: int) -> str:
@@ -156,7 +157,7 @@ class MaskSize:
 def masks_table(done: Finished) -> str:
     """Return the sizes of the best trade-off's masks, means over seeds; data sets that are not run are left out."""
     rows = []
-    for problem in HERE:
+    for problem in done.problems():
         results = done.of(problem, GC(*done.weights(problem).trade_off))
         masks = [MaskSize.of(result) for result in results.values()]
         if masks:
