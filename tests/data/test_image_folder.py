@@ -13,7 +13,8 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from penstock.data.batches import cheap_labels
-from penstock.data.image_folder import HoldOut, image_folder, label_of
+from penstock.data.class_folders import HoldOut, label_of
+from penstock.data.image_folder import count_pictures, image_folder
 from penstock.data.pictures import CentreCrop, Pictures, RandomCrop, Standard, read_rgb, to_tensor
 from penstock.errors import DataError, MissingExtraError
 
@@ -105,6 +106,39 @@ def test_every_kind_of_picture_becomes_red_green_and_blue(tmp_path: Path, mode: 
     pixels = np.asarray(read_rgb(file, "a"))
     assert pixels.shape == (8, 8, 3)
     assert np.abs(pixels.astype(int) - 102).max() <= 3
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("I;16", "PNG"), ("I;16B", "TIFF"), ("I", "TIFF")])
+def test_16_bits_keep_their_relative_values(tmp_path: Path, mode: str, kind: str) -> None:
+    """Left to Pillow, whatever is above 255 of 65,535 becomes white."""
+    ramp = np.linspace(0, 65_535, 32 * 32).round().astype(np.uint16).reshape(32, 32)
+    values = ramp.astype({"I;16": "<u2", "I;16B": ">u2", "I": "<i4"}[mode])
+    Image.frombytes(mode, (32, 32), values.tobytes()).save(tmp_path / "a.png", kind)
+    with Image.open(tmp_path / "a.png") as written:
+        assert written.mode == mode
+    pixels = np.asarray(read_rgb(tmp_path / "a.png", "a"), float)
+    assert pixels.shape == (32, 32, 3) and (pixels == pixels[:, :, :1]).all()
+    assert np.abs(pixels[:, :, 0] - ramp * (255 / 65_535)).max() <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("picture", "text"),
+    [
+        (
+            Image.new("F", (4, 4), 0.5),
+            r"a.png holds floats \(mode F\), and pictures of 8 or 16 bits are read: convert it",
+        ),
+        (
+            Image.new("I", (4, 4), 65_536),
+            r"a.png holds 32-bit values \(mode I\), and pictures of 8 or 16 bits are read",
+        ),
+        (Image.new("I", (4, 4), -1), r"a.png holds 32-bit values \(mode I\)"),
+    ],
+)
+def test_more_bits_are_refused_by_name(tmp_path: Path, picture: Image.Image, text: str) -> None:
+    picture.save(tmp_path / "a.png", "TIFF")
+    with pytest.raises(DataError, match=text):
+        read_rgb(tmp_path / "a.png", str(tmp_path / "a.png"))
 
 
 # --- labels and parts
@@ -214,6 +248,17 @@ def test_folders_that_make_no_sense_say_so(zoo: Path, tmp_path: Path) -> None:
         paint(zoo / "parts" / file, (0, 0, 0))
     with pytest.raises(DataError, match=r"test has other classes than the training data: bee, cow is in one alone"):
         image_folder(zoo / "parts", size=8)
+
+
+def test_every_picture_is_read_and_counted(zoo: Path) -> None:
+    kinds = ("ant", "bee", "cat", "dog")
+    assert count_pictures(zoo) == {
+        part: dict.fromkeys(kinds, count) for part, count in (("train", 7), ("validation", 1), ("test", 2))
+    }
+    (zoo / "bee" / "1.jpg").write_bytes((zoo / "bee" / "1.jpg").read_bytes()[:300])
+    (zoo / "dog" / "2.PNG").write_bytes(b"")
+    with pytest.raises(DataError, match=r"^2 of the 40 pictures are of no use. .*(bee/1.jpg|dog/2.PNG) cannot be read"):
+        count_pictures(zoo)
 
 
 def test_one_label_for_each_file() -> None:

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -47,7 +50,11 @@ class Manners(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(self.asked.content) - start))
         self.end_headers()
         end = len(self.asked.content) if self.asked.cut_at is None else self.asked.cut_at
-        self.wfile.write(self.asked.content[start:end])
+        middle = min(end, max(start, 2_000_000))
+        self.wfile.write(self.asked.content[start:middle])
+        self.asked.goes_on.wait(20)
+        with suppress(OSError):  # whoever asked may be gone
+            self.wfile.write(self.asked.content[middle:end])
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -60,6 +67,8 @@ class Server:
         self.content, self.status, self.ranges, self.tells_length = CONTENT, 200, True, True
         self.cut_at: int | None = None
         self.starts: list[int] = []
+        self.goes_on = threading.Event()  # while it is not set, a download stops at 2 MB
+        self.goes_on.set()
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Manners, self))
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,))
         self.thread.start()
@@ -272,6 +281,28 @@ def test_a_damaged_archive_says_so_and_leaves_nothing(archive: Path, tmp_path: P
     assert names(tmp_path) == ["in", "set.tar.gz"]
 
 
+def test_any_damage_to_an_archive_is_a_damaged_archive(tmp_path: Path) -> None:
+    """One bit in a hundred bytes is turned around: zlib, gzip and tar each have errors of their own."""
+    words = np.random.default_rng(0).choice(["foo ", "bar ", "quux "], 40_000)
+    (tmp_path / "a.txt").write_text("".join(words))
+    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
+        opened.add(tmp_path / "a.txt", "package/a.txt")
+    whole, refused = (tmp_path / "set.tar.gz").read_bytes(), 0
+    for at in range(0, len(whole), 100):
+        harmed = bytearray(whole)
+        harmed[at] ^= 1 << at // 100 % 8
+        (tmp_path / "set.tar.gz").write_bytes(harmed)
+        for ask in (
+            lambda: read_files(tmp_path / "set.tar.gz", ["a.txt"]),
+            lambda at=at: unpack(tmp_path / "set.tar.gz", tmp_path / f"out{at}"),
+        ):
+            try:
+                ask()
+            except DataError:
+                refused += 1
+    assert refused
+
+
 def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path: Path) -> None:
     (tmp_path / "evil").write_text("harm")
     with tarfile.open(tmp_path / "evil.tar", "w") as opened:
@@ -420,6 +451,124 @@ def test_an_archive_that_lies_in_the_cache_is_checked_before_it_is_unpacked(
     (cache / "toys.tar").write_bytes(content)
     assert fetch(wanted).at == cache / "toys-1"
     assert server.starts == []  # nothing was downloaded
+
+
+# --- two processes at a time
+
+FETCHER = """
+import sys
+from penstock.data.download import Checksum, Download
+from penstock.data.places import Layout, Wanted, fetch
+from penstock.data.sources import OfficialArchive, OfficialFiles
+address, digest, size, unpacked = sys.argv[1:]
+file = Download(address, "toys.tar", Checksum("sha256", digest), int(size))
+if unpacked == "unpacked":
+    layout, source = Layout("loose", ("package/big.bin",), inner="toys-1"), OfficialArchive(file, "toys-1")
+else:
+    layout, source = Layout("packed", ("toys.tar",)), OfficialFiles((file,))
+print(fetch(Wanted("toys", (layout,), (source,)), progress=True).at)
+"""
+
+
+@pytest.fixture
+def fetcher(cache: Path, server: Server, tmp_path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+    """Start processes that fetch a tar of 3 MB; the server stops after 2 MB of it until it is told to go on."""
+    (tmp_path / "big.bin").write_bytes(CONTENT)
+    with tarfile.open(tmp_path / "toys.tar", "w") as opened:
+        opened.add(tmp_path / "big.bin", "package/big.bin")
+    server.content = (tmp_path / "toys.tar").read_bytes()
+    server.goes_on.clear()
+    started: list[subprocess.Popen[str]] = []
+    wanted = server.file(server.content)
+
+    def start(unpacked: str) -> "subprocess.Popen[str]":
+        arguments = (wanted.address, wanted.checksum.digest, str(wanted.size_bytes), unpacked)
+        command = [sys.executable, "-c", FETCHER, *arguments]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    server.goes_on.set()
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def until(true: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if true():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it did not come to that within 20 s")
+
+
+@pytest.mark.parametrize("unpacked", ["unpacked", "packed"])
+def test_a_second_process_waits_and_downloads_nothing(
+    cache: Path, server: Server, fetcher: Callable[[str], "subprocess.Popen[str]"], unpacked: str
+) -> None:
+    first = fetcher(unpacked)
+    until(lambda: server.starts == [0])
+    second = fetcher(unpacked)
+    assert second.stderr is not None
+    assert second.stderr.readline() == "another process is fetching toys: waiting for it\n"
+    server.goes_on.set()
+    answers = [process.communicate(timeout=20) for process in (first, second)]
+    place = cache / "toys-1" if unpacked == "unpacked" else cache
+    assert [out for out, _ in answers] == [f"{place}\n", f"{place}\n"], answers
+    assert server.starts == [0]
+    assert (place / "package" / "big.bin" if unpacked == "unpacked" else cache / "toys.tar").stat().st_size >= len(
+        CONTENT
+    )
+
+
+def test_after_a_kill_the_one_that_waits_goes_on_from_there(
+    cache: Path, server: Server, fetcher: Callable[[str], "subprocess.Popen[str]"]
+) -> None:
+    first = fetcher("unpacked")
+    until(lambda: (cache / "toys.tar.part").is_file() and (cache / "toys.tar.part").stat().st_size > 0)
+    second = fetcher("unpacked")
+    assert second.stderr is not None and "waiting" in second.stderr.readline()
+    first.kill()
+    first.wait()
+    server.goes_on.set()
+    out, error = second.communicate(timeout=20)
+    assert out == f"{cache / 'toys-1'}\n", error
+    assert len(server.starts) == 2 and server.starts[0] == 0 < server.starts[1]
+    assert (cache / "toys-1" / "package" / "big.bin").read_bytes() == CONTENT
+
+
+def test_a_lock_that_cannot_be_made_is_named(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path / "file"))
+    with pytest.raises(StorageError, match=r"file/toys.lock could not be written: (Not a directory|File exists)"):
+        fetch(toys(OfficialFiles((server.file(),))))
+    assert server.starts == []
+
+
+# --- a folder that is in the way
+
+
+def test_what_is_in_the_way_is_said_before_anything_is_downloaded(cache: Path, server: Server, archive: Path) -> None:
+    server.content = archive.read_bytes()
+    source = OfficialArchive(server.file(server.content, file="toys.tar"), "toys-1")
+    wanted = Wanted("toys", (Layout("loose", ("package/a.txt",), inner="toys-1"),), (source,))
+    filled(cache / "toys-1" / "package", "b.txt")
+    text = rf"{cache}/toys-1 is there already and not empty, .*: delete or move {cache}/toys-1, then fetch it again"
+    for ask in (lambda: fetch(wanted), lambda: unpack(archive, cache / "toys-1")):
+        with pytest.raises(StorageError, match=text):
+            ask()
+    assert server.starts == []
+    assert names(cache / "toys-1" / "package") == ["b.txt"]
+    (cache / "toys-1").rename(cache / "elsewhere")
+    (cache / "toys-1").mkdir()  # an empty one is not in the way
+    assert fetch(wanted).at == cache / "toys-1"
+    assert names(cache / "toys-1" / "package") == ["a.txt", "b.txt"]
+
+
+def test_a_file_in_the_way_is_named_too(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(StorageError, match=r"out is there already"):
+        unpack(archive, tmp_path / "out")
 
 
 def npm(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,9 +54,9 @@ def clips() -> dict[str, np.ndarray]:
     }
 
 
-def write_lists(folder: Path) -> None:
+def write_lists(folder: Path, words: tuple[str, ...] = WORDS) -> None:
     for part, file in LISTS.items():
-        named = [f"{word}/{speaker}_nohash_0.wav" for word in (*WORDS, "absent") for speaker in SPEAKERS[part]]
+        named = [f"{word}/{speaker}_nohash_0.wav" for word in words for speaker in SPEAKERS[part]]
         (folder / file).write_text("\n".join(named) + "\n")
 
 
@@ -79,10 +79,10 @@ def release(tmp_path: Path, made_release: dict[str, bytes]) -> Path:
 
 @pytest.fixture
 def zips(tmp_path: Path) -> Path:
-    """The same clips as zips of flac."""
+    """The same clips as zips of flac; the lists name more."""
     folder = tmp_path / "zips"
     folder.mkdir()
-    write_lists(folder)
+    write_lists(folder, (*WORDS, "absent"))
     opened = {name: zipfile.ZipFile(folder / name, "w") for name in ZIPS}
     for name, samples in clips().items():
         part = next((p for p, speakers in SPEAKERS.items() if name.split("/")[1][:2] in speakers), "background_noise")
@@ -240,13 +240,27 @@ def test_the_same_call_gives_the_same_and_another_seed_another(release: Path) ->
     assert first.class_names == ("background", "yes")
 
 
-def test_lists_may_name_clips_that_are_not_there_and_unlisted_ones_are_for_training(
-    release: Path, planned: Callable[..., Plan]
-) -> None:
-    (release / "cat" / "b1_nohash_0.wav").unlink()
+def test_what_no_list_names_is_for_training(release: Path, planned: Callable[..., Plan]) -> None:
     plan = planned(release, task=TASK, negatives_per_positive=3, held_out=Whole())
     for part, takes in plan.items():
         assert {take.clip.split("/")[1][:2] for take in takes if take.clip} == set(SPEAKERS[part])
+
+
+def test_a_release_that_was_unpacked_in_part_is_refused_unless_a_subset_is_meant(
+    release: Path, planned: Callable[..., Plan]
+) -> None:
+    whole = planned(release, task=TASK, negatives_per_positive=3, held_out=Whole())
+    for name in ("b1", "c2"):
+        (release / "cat" / f"{name}_nohash_0.wav").unlink()
+    text = (
+        r"release lacks 2 of the 30 files that its lists name, such as cat/b1_nohash_0.wav. Unpack its archive again, "
+        r"or give subset=True to read what is there\.$"
+    )
+    with pytest.raises(DataError, match=text):
+        speech_commands(release, task=TASK, negatives_per_positive=3)
+    part = planned(release, task=TASK, negatives_per_positive=3, held_out=Whole(), subset=True)
+    for name, clip in (("validation", "cat/b1_nohash_0.wav"), ("test", "cat/c2_nohash_0.wav")):
+        assert {take for take in whole[name] if take.clip != clip} == set(part[name]) != set(whole[name])
 
 
 def test_features_are_kept_in_the_cache(release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +355,7 @@ def test_a_word_without_test_clips_is_refused(release: Path) -> None:
     for file in (release / "yes").glob("c*"):
         file.unlink()
     with pytest.raises(DataError, match=r"release has no clip of yes for test: choose other words"):
-        speech_commands(release, task=TASK)
+        speech_commands(release, task=TASK, subset=True)
 
 
 def test_too_little_noise_is_refused(release: Path) -> None:

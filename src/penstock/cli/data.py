@@ -20,7 +20,8 @@ app = typer.Typer(
     help="List, fetch and check the data sets that Penstock knows.\n\n"
     "`penstock data list` says which are on this machine. `penstock data fetch cifar10` downloads one into the cache "
     "folder, which is `$PENSTOCK_DATA`, or else the platform's own. Loaders never download: they look there, and where "
-    "a system or Python package puts its files, or in the folder they are given.",
+    "a system or Python package puts its files, or in the folder they are given.\n\n"
+    "`penstock data check image-folder --folder photos` looks at a folder of your own.",
 )
 
 DataSet = Annotated[str, typer.Argument(help="Its name, as in penstock data list.", show_default=False)]
@@ -33,14 +34,15 @@ def data_list(as_json: AsJson = False) -> None:
     Example: `penstock data list`
     """
     rows = catalogue.listing()
-    show(as_json, [asdict(row) for row in rows], *_data_tables(rows))
+    show(as_json, [asdict(row) for row in rows], *_data_tables(rows), _own_folders())
 
 
 @app.command("fetch")
 def data_fetch(name: DataSet, as_json: AsJson = False) -> None:
     """Download a data set into the cache, unless it is on this machine already.
 
-    A download that was interrupted goes on where it ended, and only a file with the right checksum is kept.
+    A download that was interrupted goes on where it ended, and only a file with the right checksum is kept. What is
+    there and not whole is an error.
 
     Example: `penstock data fetch cifar10`, or `PENSTOCK_DATA=/big/disk penstock data fetch speech-commands-v0.02`
     """
@@ -58,11 +60,15 @@ def data_check(
 ) -> None:
     """See whether a data set is whole: compare its checksums and lists, and count its samples.
 
-    Example: `penstock data check cifar10`, or `penstock data check imagenet --folder /data/imagenet`
+    Of a folder of your own, image-folder or sound-folder, every file is read, and the samples of each class are
+    counted. Where it has no parts of its own, they are those that its loader makes by default.
+
+    Example: `penstock data check cifar10`, or `penstock data check sound-folder --folder clips`
     """
     checked = catalogue.check(name, folder)
     counts = ", ".join(f"{part} {count:,}" for part, count in checked.samples.items())
-    show(as_json, asdict(checked), f"{name} is whole: {counts}.", line(f"Read from {checked.found}"))
+    tables = [] if checked.classes is None else [_classes_table(checked.classes)]
+    show(as_json, asdict(checked), *tables, f"{name} is whole: {counts}.", line(f"Read from {checked.found}"))
 
 
 def _data_tables(rows: list[catalogue.Row]) -> list[Table]:
@@ -73,3 +79,18 @@ def _data_tables(rows: list[catalogue.Row]) -> list[Table]:
         what.add_row(row.name, "no" if row.found is None else "yes", row.size, row.licence, row.description)
         where.add_row(row.name, Text(row.get if row.found is None else row.found))
     return [what, where]
+
+
+def _own_folders() -> str:
+    """Say that any folder can be read, and by which functions."""
+    readers = ", ".join(f"{own.loader.replace(':', '.')} reads {own.files}" for own in catalogue.FOLDERS.values())
+    checks = " and ".join(f"penstock data check {name} --folder FOLDER" for name in catalogue.FOLDERS)
+    return f"Any folder that has a folder for each class can be read too: {readers}. To look at one: {checks}."
+
+
+def _classes_table(classes: dict[str, dict[str, int]]) -> Table:
+    """Return how many samples each class has in each part."""
+    table = table_of("class", *(f">{part}" for part in classes), title="Samples")
+    for name in classes["train"]:
+        table.add_row(Text(name), *(f"{counts[name]:,}" for counts in classes.values()))
+    return table

@@ -3,6 +3,7 @@
     from penstock.data.fashion_mnist import fashion_mnist
     from penstock.data.cifar10 import cifar10
     from penstock.data.speech_commands import speech_commands
+    from penstock.data.sound_folder import sound_folder  # any folder of your own; image_folder for pictures
 
 A loader never downloads: it reads the folder it is given, the cache, or what a package has installed, checks it, and
 says how to get it where it finds nothing (`penstock data fetch NAME`). In every data set label 0 is the background and

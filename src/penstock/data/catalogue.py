@@ -1,7 +1,7 @@
 """The data sets that Penstock knows: what they are, whether they are on this machine, how to get and to check them.
 
-`DATA_SETS` is the one table. Loaders stand in it by name and are imported when they are used, so that the list works
-whatever is installed.
+`DATA_SETS` is the one table of what is published, `FOLDERS` of the kinds of folders that anybody may have. Loaders
+stand in them by name and are imported when they are used, so that the list works whatever is installed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.data import addresses, places
-from penstock.data.completeness import Completeness, HasClips, HasListedFiles, Loads
+from penstock.data.completeness import Completeness, HasClips, HasListedFiles, HasPhotographs, Loads, function_of
 from penstock.data.download import Checksum
 from penstock.data.places import Found, Wanted
 from penstock.data.sources import NpmPackage, OfficialFiles
@@ -27,7 +27,8 @@ class Entry:
         size: what it takes on the disk.
         loader: the function that reads it, as package.module:function.
         wanted: its forms and sources.
-        whole: what it takes for it to be complete; by default, that its loader reads it.
+        whole: what it takes for it to be complete, where that can be seen quickly; by default, that its loader reads
+            it.
     """
 
     description: str
@@ -61,6 +62,7 @@ _ENTRIES = (
         "145 GB",
         "penstock.data.imagenet:imagenet",
         addresses.IMAGENET,
+        HasPhotographs(train=1_281_167, test=50_000, synsets=1000),
     ),
     Entry(
         "65,000 spoken words of 30, 1 s each",
@@ -99,6 +101,31 @@ DATA_SETS: dict[str, Entry] = {entry.wanted.name: entry for entry in _ENTRIES}
 
 
 @dataclass(frozen=True)
+class OwnFolder:
+    """A kind of folder that anybody may have: in it a folder of files for each class.
+
+    Attributes:
+        files: what its files are.
+        loader: the function that reads it, as package.module:function.
+        count: the function that reads every file and returns how many each part and each class has, likewise.
+    """
+
+    files: str
+    loader: str
+    count: str
+
+
+FOLDERS: dict[str, OwnFolder] = {
+    "image-folder": OwnFolder(
+        "pictures", "penstock.data.image_folder:image_folder", "penstock.data.image_folder:count_pictures"
+    ),
+    "sound-folder": OwnFolder(
+        "sounds", "penstock.data.sound_folder:sound_folder", "penstock.data.sound_folder:count_sounds"
+    ),
+}
+
+
+@dataclass(frozen=True)
 class Row:
     """A line of the listing; ``found`` is the folder or archive, None where there is none."""
 
@@ -112,11 +139,19 @@ class Row:
 
 @dataclass(frozen=True)
 class Checked:
-    """A data set that is what it should be, and how many samples each part has."""
+    """A data set that is what it should be, and how many samples each part has.
+
+    Attributes:
+        name: of the data set, or of the kind of folder.
+        found: where it is.
+        samples: of each part.
+        classes: of each class of each part; None for a published data set.
+    """
 
     name: str
     found: str
     samples: dict[str, int]
+    classes: dict[str, dict[str, int]] | None = None
 
 
 def listing() -> list[Row]:
@@ -128,18 +163,29 @@ def fetch(name: str, *, progress: bool = False) -> Found:
     """Return where a data set is, after downloading it into the cache if it is nowhere yet.
 
     Raises:
-        DataError: when the name is unknown, or none of the sources gave it.
+        DataError: when the name is unknown, none of the sources gave it, or what is there is not whole, as far as that
+            can be seen quickly.
         StorageError: when it could not be written.
     """
-    return places.fetch(entry_of(name).wanted, progress=progress)
+    entry = entry_of(name)
+    found = places.fetch(entry.wanted, progress=progress)
+    if entry.whole is not None:
+        entry.whole.count(found.at)
+    return found
 
 
 def check(name: str, folder: str | Path | None = None) -> Checked:
     """See whether a data set is whole: its archive's checksum, its files, what its loader says.
 
+    Args:
+        name: of a data set; or of a kind of folder, every file of which is then read.
+        folder: where it is; by default wherever its loader finds it.
+
     Raises:
         DataError: when it is not there, or not what it should be.
     """
+    if name in FOLDERS:
+        return _check_own(name, folder)
     entry = entry_of(name)
     found = places.find(entry.wanted, folder)
     checksum = _archives(entry.wanted).get(found.at.name)
@@ -153,17 +199,36 @@ def entry_of(name: str) -> Entry:
     """Return the entry of a name.
 
     Raises:
-        DataError: when there is none.
+        DataError: when there is none, or it is a kind of folder.
     """
+    if name in FOLDERS:
+        raise DataError(
+            f"{name} is any folder of yours that has {FOLDERS[name].files}, so there is nothing to fetch. What can "
+            "be fetched: penstock data list."
+        )
     if name not in DATA_SETS:
-        raise DataError(f"there is no data set {name!r}; known are {', '.join(DATA_SETS)}.")
+        raise DataError(f"there is no data set {name!r}; known are {', '.join((*DATA_SETS, *FOLDERS))}.")
     return DATA_SETS[name]
 
 
+def _check_own(name: str, folder: str | Path | None) -> Checked:
+    if folder is None:
+        raise DataError(
+            f"{name} is any folder of yours that has a folder of {FOLDERS[name].files} for each class: say which, as "
+            f"in `penstock data check {name} --folder FOLDER`."
+        )
+    classes: dict[str, dict[str, int]] = function_of(FOLDERS[name].count)(folder)
+    return Checked(name, str(folder), {part: sum(counts.values()) for part, counts in classes.items()}, classes)
+
+
 def _row(entry: Entry) -> Row:
-    found = places.look(entry.wanted)
+    get = entry.wanted.advice
+    try:
+        found = places.look(entry.wanted)
+    except DataError as error:  # a place that one may not look into; the list goes on
+        found, get = None, str(error)
     where = None if found is None else str(found.at)
-    return Row(entry.wanted.name, entry.description, entry.licence, entry.size, where, entry.wanted.advice)
+    return Row(entry.wanted.name, entry.description, entry.licence, entry.size, where, get)
 
 
 def _archives(wanted: Wanted) -> dict[str, Checksum]:

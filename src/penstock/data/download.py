@@ -1,7 +1,8 @@
 """Download one file over HTTP, whole or not at all.
 
 What has come so far is in ``NAME.part``. A download that was interrupted goes on from there, and only a file whose
-checksum is right gets its name. So whoever finds ``NAME`` may take it for the whole file.
+checksum is right gets its name. So whoever finds ``NAME`` may take it for the whole file. Two processes must not
+download the same file at a time: `penstock.data.places.fetch` sees to that.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from penstock.data.disk import reading, storing
 from penstock.errors import DataError, StorageError
 
 TIMEOUT_S = 30.0
@@ -33,7 +35,7 @@ class Checksum:
     def check(self, file: Path) -> None:
         """Raise a DataError unless the file is the one meant."""
         digest = hashlib.new(self.algorithm, usedforsecurity=False)
-        with file.open("rb") as opened:
+        with reading(file), file.open("rb") as opened:
             while block := opened.read(BLOCK_BYTES):
                 digest.update(block)
         if digest.hexdigest() != self.digest:
@@ -63,18 +65,18 @@ def download(wanted: Download, folder: Path, *, progress: bool = False) -> Path:
         DataError: no network, a refusal by the server, a cut connection, or another file than the one meant.
         StorageError: when the file could not be written; then nothing of it is left behind.
     """
-    target, part = folder / wanted.file, folder / f"{wanted.file}.part"
-    have = _have(part, wanted.size_bytes)
-    _make_room(folder, wanted.size_bytes - have)
-    if have < wanted.size_bytes:
-        _receive(wanted, part, have, progress)
-    try:
-        wanted.checksum.check(part)
-    except DataError as error:
-        part.unlink()
-        raise DataError(f"what came from {wanted.address} was not kept. {error}") from error
-    part.replace(target)
-    return target
+    part = folder / f"{wanted.file}.part"
+    with storing(part):
+        have = _have(part, wanted.size_bytes)
+        _make_room(folder, wanted.size_bytes - have)
+        if have < wanted.size_bytes:
+            _receive(wanted, part, have, progress)
+        try:
+            wanted.checksum.check(part)
+        except DataError as error:
+            part.unlink()
+            raise DataError(f"what came from {wanted.address} was not kept. {error}") from error
+        return part.replace(folder / wanted.file)
 
 
 def megabytes(size_bytes: int) -> str:
@@ -94,11 +96,8 @@ def _have(part: Path, size_bytes: int) -> int:
 
 
 def _make_room(folder: Path, needed_bytes: int) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise _not_written(folder, error) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
     if free < needed_bytes:
         raise StorageError(
             f"{folder} has {megabytes(free)} free, and {megabytes(needed_bytes)} are to come. Free some space, or set "
@@ -167,16 +166,9 @@ def _writing(part: Path, *, append: bool) -> Iterator[BinaryIO]:
     try:
         with part.open("ab" if append else "wb") as file:
             yield file
-    except OSError as error:
+    except OSError:
         part.unlink(missing_ok=True)
-        raise _not_written(part, error) from error
-
-
-def _not_written(path: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"{path} could not be written: {error.strerror or error}. Nothing of it is left behind; free some space, or "
-        "set PENSTOCK_DATA to another folder."
-    )
+        raise
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from penstock.data.addresses import FASHION_MNIST
+from penstock.data.disk import read_bytes
 from penstock.data.places import find
 from penstock.data.splits import Labelled, Splits, to_background
 from penstock.errors import DataError
@@ -82,7 +83,7 @@ def read_idx(file: Path, *, sha256: str | None = None) -> np.ndarray:
 
 def _unpacked(file: Path, sha256: str | None) -> bytes:
     try:
-        content = gzip.decompress(file.read_bytes())
+        content = gzip.decompress(read_bytes(file))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{file} is not a whole gzip file ({error}): fetch it again.") from error
     digest = hashlib.sha256(content).hexdigest()

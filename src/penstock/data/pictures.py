@@ -124,20 +124,35 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 
 def read_rgb(file: Path | BinaryIO, name: str) -> Image:
-    """Read a picture, grey or coloured, as red, green and blue.
+    """Read a picture, grey or coloured, as red, green and blue with 8 bits each.
 
     Raises:
-        DataError: when it cannot be read; ``name`` is what the error calls it.
+        DataError: when it cannot be read, or has more than 16 bits; ``name`` is what the error calls it.
         MissingExtraError: when Pillow is not installed.
     """
     pillow = _pillow()
     try:
         with pillow.open(file) as opened:
-            return opened.convert("RGB")
+            return _eight_bits(opened, name).convert("RGB")
+    except DataError:
+        raise
     except Exception as error:  # a damaged picture raises almost anything
         raise DataError(
             f"{name} cannot be read as a picture ({error}). Replace or remove the file; png and jpg are read."
         ) from error
+
+
+def _eight_bits(picture: Image, name: str) -> Image:
+    """Return a picture that Pillow converts rightly: left alone, it clips whatever has more than 8 bits to white."""
+    if picture.mode != "F" and not picture.mode.startswith("I"):
+        return picture
+    values = np.asarray(picture)  # I;16: 16 bits; I: 32 bits, in which old Pillows put a PNG's 16
+    if picture.mode == "F" or values.min() < 0 or values.max() > 65_535:
+        kind = "floats" if picture.mode == "F" else "32-bit values"
+        raise DataError(
+            f"{name} holds {kind} (mode {picture.mode}), and pictures of 8 or 16 bits are read: convert it first."
+        )
+    return _pillow().fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))  # 65,535 is 255 times 257
 
 
 def to_tensor(picture: Image, standard: Standard) -> Tensor:

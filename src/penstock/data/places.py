@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.data.disk import reading
+from penstock.data.lock import one_at_a_time
 from penstock.data.sources import Fetchable, Installed, Source
 from penstock.errors import DataError
 
@@ -94,10 +96,15 @@ def cache_folder() -> Path:
 
 
 def look(wanted: Wanted, folder: str | Path | None = None) -> Found | None:
-    """Return where the data set is, or None. A folder that is given is the only one looked at."""
+    """Return where the data set is, or None. A folder that is given is the only one looked at.
+
+    Raises:
+        DataError: when one may not look into a place.
+    """
     for place in _places(wanted, folder):
         for layout in wanted.layouts:
-            at = layout.found_in(place)
+            with reading(place):
+                at = layout.found_in(place)
             if at is not None:
                 return Found(at, layout)
     return None
@@ -122,6 +129,8 @@ def find(wanted: Wanted, folder: str | Path | None = None) -> Found:
 def fetch(wanted: Wanted, *, progress: bool = False) -> Found:
     """Return where the data set is, after downloading it into the cache if it is nowhere yet.
 
+    One process at a time does so. Others wait, and then find what it has fetched.
+
     Raises:
         DataError: when none of its sources gave it, with what each one said.
         StorageError: when it could not be written.
@@ -131,6 +140,13 @@ def fetch(wanted: Wanted, *, progress: bool = False) -> Found:
         return found
     if not wanted.fetchable:
         raise DataError(f"{wanted.name} cannot be fetched by a program: {wanted.advice}.")
+    lock = cache_folder() / f"{wanted.name}.lock"
+    with one_at_a_time(lock, f"fetching {wanted.name}", progress=progress):
+        return look(wanted) or _fetched(wanted, progress)
+
+
+def _fetched(wanted: Wanted, progress: bool) -> Found:
+    """Try one source after the other."""
     failures = []
     for source in wanted.fetchable:
         try:

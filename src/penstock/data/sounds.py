@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from penstock.data.disk import read_bytes, reading, stamp
 from penstock.errors import DataError, MissingExtraError
 
 RATE_HZ = 16_000
@@ -49,13 +50,10 @@ class Folder:
     @classmethod
     def open(cls, path: Path) -> "Folder":
         """List the files; none is read yet."""
-        files = (file for inner in sorted(path.iterdir()) if inner.is_dir() for file in sorted(inner.iterdir()))
-        stamps = {}
-        for file in files:
-            if file.suffix in SUFFIXES:
-                stat = file.stat()
-                stamps[f"{file.parent.name}/{file.name}"] = f"{stat.st_size} {stat.st_mtime_ns}"
-        return cls(path, stamps)
+        with reading(path):
+            files = [file for inner in sorted(path.iterdir()) if inner.is_dir() for file in sorted(inner.iterdir())]
+        sounds = (file for file in files if file.suffix in SUFFIXES)
+        return cls(path, {f"{file.parent.name}/{file.name}": stamp(file) for file in sounds})
 
     def read(self, name: str) -> bytes:
         return read_bytes(self.path / name)
@@ -87,14 +85,6 @@ class Archive:
             return self._zip.read(name)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:  # RuntimeError: encrypted
             raise DataError(f"{name} in {self.path} is damaged ({error}): fetch the zip again.") from error
-
-
-def read_bytes(file: Path) -> bytes:
-    """Read a file that a list or a folder promises."""
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise DataError(f"{file} cannot be read ({error.strerror}): unpack the data set again.") from error
 
 
 def read_clip(file: str | Path, length: int | None = None) -> Samples:
@@ -143,6 +133,16 @@ def fit(samples: Samples, length: int) -> Samples:
     ([1, 2, 0], [1])
     """
     return np.pad(samples[:length], (0, max(0, length - len(samples))))
+
+
+def middle(samples: Samples, length: int) -> Samples:
+    """Return the middle of a longer clip, so many samples of it; a shorter one as it is.
+
+    >>> middle(np.arange(5, dtype=np.int16), 2).tolist(), middle(np.arange(5, dtype=np.int16), 9).tolist()
+    ([1, 2], [0, 1, 2, 3, 4])
+    """
+    start = max(0, (len(samples) - length) // 2)
+    return samples[start : start + length]
 
 
 def noise_span(samples: int, part: str, length: int) -> range:

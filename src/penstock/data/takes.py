@@ -7,6 +7,7 @@ mixes and computes, each clip once.
 
 import hashlib
 import io
+import math
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -17,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from penstock.data.disk import is_file
+from penstock.data.progress import tracked
 from penstock.data.sounds import RATE_HZ, Samples
 from penstock.data.splits import Labelled, Splits
 from penstock.errors import DataError
@@ -67,7 +70,7 @@ def listen(plan: Plan, read: Read, class_names: tuple[str, ...], *, length: int,
     """Read what a plan asks for, and return its features.
 
     Args:
-        plan: the takes of train, validation and test.
+        plan: the takes of train, test and perhaps validation.
         read: gives the samples of a clip or a noise by its name.
         class_names: the name of each label.
         length: samples of a take.
@@ -78,7 +81,7 @@ def listen(plan: Plan, read: Read, class_names: tuple[str, ...], *, length: int,
         coefficient with the mean and the standard deviation of the training part.
     """
     read = lru_cache(maxsize=32)(read)  # noises are read again and again; a clip's takes follow each other
-    arrays = {part: _features(plan[part], read, length, spec, f"reading {part}") for part in PARTS}
+    arrays = {part: _features(plan[part], read, length, spec, f"reading {part}") for part in plan}
     mean = arrays["train"].mean(axis=(0, 2), dtype=np.float64)
     std = arrays["train"].std(axis=(0, 2), dtype=np.float64)
     if not std.all():
@@ -86,8 +89,20 @@ def listen(plan: Plan, read: Read, class_names: tuple[str, ...], *, length: int,
     for x in arrays.values():
         x -= mean[:, None].astype(np.float32)
         x /= std[:, None].astype(np.float32)
-    labels = {part: np.array([take.label for take in plan[part]], np.int64) for part in PARTS}
+    labels = {part: np.array([take.label for take in plan[part]], np.int64) for part in plan}
     return _splits(arrays, labels, class_names)
+
+
+def window_samples(window_s: float, spec: Mfcc) -> int:
+    """Return how many samples a window has.
+
+    Raises:
+        DataError: when it is shorter than one frame of the features.
+    """
+    length = round(window_s * RATE_HZ) if math.isfinite(window_s) else 0
+    if length < spec.window:
+        raise DataError(f"window_s = {window_s} came, and one frame takes {spec.window_ms:g} ms: choose a longer one.")
+    return length
 
 
 def render(take: Take, read: Read, length: int) -> Floats:
@@ -124,12 +139,13 @@ def cached(
         return make()
     key = hashlib.sha256(repr((CACHE_VERSION, asked)).encode()).hexdigest()[:16]
     file = Path(cache) / f"{name}-{key}.npz"
-    if file.is_file():
+    if is_file(file):
         return _load(file, classes)
     data = make()
     arrays = {}
     for part in PARTS:
-        arrays[f"{part}_x"], arrays[f"{part}_y"] = (tensor.numpy() for tensor in getattr(data, part))
+        if (pair := getattr(data, part)) is not None:
+            arrays[f"{part}_x"], arrays[f"{part}_y"] = (tensor.numpy() for tensor in pair)
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     write_atomically(file, buffer.getvalue())
@@ -139,25 +155,22 @@ def cached(
 def _load(file: Path, classes: tuple[str, ...]) -> Splits:
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
-            arrays, labels = ({part: content[f"{part}_{name}"] for part in PARTS} for name in "xy")
+            parts = [part for part in PARTS if f"{part}_x" in content]
+            arrays, labels = ({part: content[f"{part}_{name}"] for part in parts} for name in "xy")
             return _splits(arrays, labels, classes)
     except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise DataError(f"{file} is damaged ({error}): delete it, it is only a cache.") from error
 
 
 def _splits(arrays: Mapping[str, Floats], labels: Mapping[str, Any], classes: tuple[str, ...]) -> Splits:
-    pairs = {part: Labelled(torch.from_numpy(arrays[part]), torch.from_numpy(labels[part])) for part in PARTS}
-    return Splits(pairs["train"], pairs["test"], classes, pairs["validation"])
+    pairs = {part: Labelled(torch.from_numpy(arrays[part]), torch.from_numpy(labels[part])) for part in arrays}
+    return Splits(pairs["train"], pairs["test"], classes, pairs.get("validation"))
 
 
 def _features(takes: Sequence[Take], read: Read, length: int, spec: Mfcc, title: str) -> Floats:
-    from rich.console import Console
-    from rich.progress import track
-
     out = np.empty((len(takes), spec.coefficients, spec.frames(length)), np.float32)
     order = sorted(range(len(takes)), key=lambda i: takes[i].clip or "")  # so that each clip is decoded once
-    blocks, console = range(0, len(order), _BLOCK), Console(stderr=True)
-    for start in track(blocks, title, transient=True, console=console, disable=not console.is_terminal):
+    for start in tracked(range(0, len(order), _BLOCK), title):
         chosen = order[start : start + _BLOCK]
         out[chosen] = mfcc(np.stack([render(takes[i], read, length) for i in chosen]), spec, rate_hz=RATE_HZ)
     return out

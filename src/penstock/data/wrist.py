@@ -20,6 +20,7 @@ The file is a pickle inside npy. A pickle can run any code, so it is read withou
 and ``seglearn`` is never imported.
 """
 
+import io
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ import torch
 from torch import Tensor
 
 from penstock.data.addresses import WRIST
+from penstock.data.disk import is_file, read_bytes
 from penstock.data.places import find
 from penstock.data.safe_pickle import load_arrays
 from penstock.data.splits import Labelled
@@ -114,7 +116,7 @@ def wrist(
         DataError: when the file is missing or damaged, or has no such exercise or subject.
     """
     given = None if file is None else Path(file)
-    recordings = read_recordings(given if given and given.is_file() else find(WRIST, given).at)
+    recordings = read_recordings(given if given and is_file(given) else find(WRIST, given).at)
     _check_names("exercises of interest", of_interest, {r.exercise for r in recordings})
     everybody = {r.subject for r in recordings}
     _check_names("subjects to validate with", validation, everybody)
@@ -132,10 +134,9 @@ def wrist(
 
 def read_recordings(file: Path) -> list[Recording]:
     """Read all recordings of the file, as they were measured."""
-    if not file.is_file():
+    if not is_file(file):
         raise DataError(f"{file} is not there. Install the data with `pip install --no-deps seglearn`.")
-    with file.open("rb") as opened:
-        content = _read_pickled_npy(opened, file)
+    content = _read_pickled_npy(io.BytesIO(read_bytes(file)), file)
     try:
         names = [str(name) for name in content["y_labels"]]
         columns = zip(content["X"], content["y"], content["subject"], strict=True)
