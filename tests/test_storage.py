@@ -36,8 +36,9 @@ def test_what_is_tied_stays_tied(tmp_path):
     assert torch.equal(again(x).logits, net(x).logits)
 
 
-def test_how_a_mask_is_trained_is_kept(tmp_path):
-    net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=[ps.Both(binarised=ps.Drawn()), ps.GateOnly()])
+def test_how_a_mask_is_trained_and_what_a_gate_reads_is_kept(tmp_path):
+    halves = [ps.Both(ps.PerChannel(), binarised=ps.Drawn(), reads_all=True), ps.GateOnly()]
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=halves)
     ps.save(net, tmp_path / "net.safetensors")
     again = ps.load(tmp_path / "net.safetensors", sequential())
     assert [layer.halves for layer in again.layers] == [layer.halves for layer in net.layers]

@@ -259,7 +259,7 @@ class GatedNetwork(nn.Module):
 
     def _check_input(self, x: Tensor) -> None:
         wanted = self.plan.example_shape
-        any_length = not self.plan.fixed_size and all(layer.halves.over.any_length for layer in self.layers)
+        any_length = not self.plan.fixed_size and all(layer.any_length for layer in self.layers)
         fits = x.ndim == len(wanted) + 1 and (any_length or tuple(x.shape[1:]) == wanted)
         if not fits or x.is_floating_point() != ("float" in self.plan.example_dtype):
             raise ShapeError(

@@ -174,6 +174,7 @@ def describe(layer: GatedCompression) -> dict[str, Any]:
         "over": type(halves.over).__name__,
         "width": None if gate is None else gate.width,
         "binarised": None if isinstance(halves, GateOnly) else type(halves.binarised).__name__,
+        "reads_all": isinstance(halves, Both) and halves.reads_all,
         "positives": None if gate is None or gate.positives is None else list(gate.positives),
     }
 
@@ -183,6 +184,8 @@ def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
     binarised = layer.get("binarised")  # files of the first days have none: their masks were thresholded
     if binarised is not None:
         options["binarised"] = BINARISATIONS[binarised]()
+    if layer.get("reads_all"):  # neither do they have this
+        options["reads_all"] = True
     return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), **options), layer["positives"]
 
 

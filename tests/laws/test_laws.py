@@ -98,8 +98,17 @@ def test_the_stages_composed_are_the_whole(name):
     assert torch.equal(net.stages[-1](x), whole)
 
 
+EVERY_LAYER = [
+    ps.Both(),
+    ps.GateOnly(),
+    ps.Both(ps.PerChannel()),
+    ps.Both(ps.PerFeature()),
+    ps.Both(ps.PerChannel(), reads_all=True),
+]
+
+
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("halves", [ps.Both(), ps.GateOnly(), ps.Both(ps.PerChannel()), ps.Both(ps.PerFeature())])
+@pytest.mark.parametrize("halves", EVERY_LAYER)
 def test_predict_is_forward_followed_by_the_gates(name, halves):
     net, _, x = gated(name, halves=halves)
     thin(net)

@@ -12,15 +12,16 @@ OVER = [ps.PerElement(), ps.PerChannel(), ps.PerFeature()]
 
 @pytest.mark.parametrize("over", OVER, ids=str)
 @pytest.mark.parametrize("feature", [(8,), (5, 9), (4, 6, 7)], ids=str)
-def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over):
-    layer, x = ps.GatedCompression(feature, ps.Both(over)), torch.randn(6, *feature)
+@pytest.mark.parametrize("reads_all", [False, True])
+def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over, reads_all):
+    layer, x = ps.GatedCompression(feature, ps.Both(over, reads_all=reads_all)), torch.randn(6, *feature)
     with torch.no_grad():
         layer.compression.phi.copy_(torch.rand_like(layer.compression.phi))
         layer.compression.phi.flatten()[-1] = 1.0
     _, expected = layer(x)
     packed, kept = layer.compression.pack(x), layer.compression.kept
-    small = layer.gate.shrink(kept)
-    assert small.squeeze.weight.shape == (16, len(kept))
+    small = layer.gate.shrink(layer.read)
+    assert small.squeeze.weight.shape == (16, packed[0].numel() if reads_all else len(kept))
     torch.testing.assert_close(small(packed), expected)
     torch.testing.assert_close(layer.score(x), expected)
     assert layer.gate_macs == sum(

@@ -71,6 +71,14 @@ def train(
             "series; feature, the last axis, for tokens. The last two allow any length."
         ),
     ] = "element",
+    reads_all: Annotated[
+        bool,
+        typer.Option(
+            "--reads-all",
+            help="Let a gate under a mask of channels or features read all that flows on, and not one mean for each; "
+            "for inputs of one size.",
+        ),
+    ] = False,
     alpha: Annotated[
         float,
         typer.Option(
@@ -111,7 +119,7 @@ def train(
         network,
         example,
         after or places_of(at),
-        halves=_halves(halves, one_of("--over", over, GRANULARITIES)(), masks),
+        halves=_halves(halves, one_of("--over", over, GRANULARITIES)(), masks, reads_all),
     )
     objective = Objective(
         alpha=alpha, beta=beta, p=p, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
@@ -195,7 +203,8 @@ def evaluate(
     show(as_json, measured.to_json(), *evaluation_tables(measured), *(line(f"Written: {path}") for path in written))
 
 
-def _halves(kind: str, over: Granularity, masks: str) -> Halves:
+def _halves(kind: str, over: Granularity, masks: str, reads_all: bool) -> Halves:
     made = one_of("--halves", kind, HALVES)
-    binarised = one_of("--masks", masks, BINARISATIONS)()
-    return made(over) if made is GateOnly else made(over, binarised=binarised)  # type: ignore[no-any-return]
+    options = {} if made is GateOnly else {"binarised": one_of("--masks", masks, BINARISATIONS)()}
+    options |= {"reads_all": reads_all} if made is Both else {}
+    return made(over, **options)  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from penstock.layers.binarisation import Binarisation, Thresholded
@@ -22,11 +23,14 @@ class Both:
         over: what a dimension of the mask is.
         width: the gate's hidden units.
         binarised: how the mask's weights become 0s and 1s while training.
+        reads_all: the gate reads every value that flows on, rather than one for each dimension of the mask: under a
+            mask of channels, all places and not their mean. Features must then keep their size.
     """
 
     over: Granularity = PerElement()
     width: int = 16
     binarised: Binarisation = Thresholded()
+    reads_all: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class GatedCompression(nn.Module):
         self.compression = None if isinstance(halves, GateOnly) else Compression(self.feature, over, halves.binarised)
         self.gate = None
         if not isinstance(halves, CompressionOnly):
-            self.gate = Gate(self.feature, over, width=halves.width, positives=positives)
+            read = PerElement() if isinstance(halves, Both) and halves.reads_all else over
+            self.gate = Gate(self.feature, read, width=halves.width, positives=positives)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         thinned = self.thin(x)
@@ -85,7 +90,22 @@ class GatedCompression(nn.Module):
         assert self.gate is not None
         if self.compression is None:
             return self.gate(x)  # type: ignore[no-any-return]
-        return self.gate(self.compression.pack(x), self.compression.kept)  # type: ignore[no-any-return]
+        return self.gate(self.compression.pack(x), self.read)  # type: ignore[no-any-return]
+
+    @property
+    def read(self) -> Tensor:
+        """The columns of the gate's first matrix that what flows on has, ascending: what `Gate.shrink` takes."""
+        assert self.gate is not None
+        if self.compression is None:
+            return torch.arange(self.gate.squeeze.in_features)
+        if self.gate.over == self.compression.over:
+            return self.compression.kept
+        return self.compression.mask.detach().expand(self.feature).flatten().nonzero().flatten()
+
+    @property
+    def any_length(self) -> bool:
+        """Whether axes that the mask does not distinguish may be longer or shorter than in the example."""
+        return self.halves.over.any_length and (self.gate is None or self.gate.over.any_length)
 
     @property
     def density(self) -> float:
@@ -102,5 +122,4 @@ class GatedCompression(nn.Module):
         """The multiply-accumulates of one decision; 0 without a gate."""
         if self.gate is None:
             return 0
-        units = prod(self.halves.over.mask_shape(self.feature))
-        return self.gate.macs(round(self.density * units))
+        return self.gate.macs(round(self.density * self.gate.squeeze.in_features))
