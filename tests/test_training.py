@@ -281,8 +281,27 @@ def test_data_that_other_processes_read_trains_the_same():
         )
     assert torch.equal(*map(weights, nets))
     assert ps.Machine().device == torch.device("cpu")
-    with pytest.raises(DataError, match="workers = -1 is not possible: 0 reads in the training's own process"):
-        ps.fit(network(), task(64), epochs=1, **{**QUIET, "machine": ps.Machine(workers=-1)})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"accelerator": "warp"}, "accelerator = 'warp' is not known; known are 'cpu', 'gpu', 'auto'"),
+        ({"precision": "float16"}, "precision = 'float16' is not known; known are 'auto', 'float32', 'bfloat16'"),
+        ({"workers": -1}, "devices = 1, workers = -1 is not possible: at least one device trains, and 0 workers read"),
+        ({"devices": 0}, "devices = 0, workers = 0 is not possible"),
+    ],
+)
+def test_a_machine_that_there_is_not_is_refused(options, said):
+    with pytest.raises(TrainingError, match=said):
+        ps.Machine(**options)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_said():
+    with pytest.raises(TrainingError, match="accelerator = 'gpu' came, and torch finds none here: take 'cpu', or"):
+        ps.Machine(accelerator="gpu")
+    assert ps.Machine(accelerator="auto").device == torch.device("cpu")
 
 
 def test_bfloat16_and_channels_last():

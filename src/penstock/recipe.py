@@ -49,6 +49,10 @@ class Adam:
         return optimizer, schedules[self.schedule]()
 
 
+ACCELERATORS = ("cpu", "gpu", "auto")
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+
 @dataclass(frozen=True)
 class Machine:
     """What the training runs on.
@@ -56,7 +60,7 @@ class Machine:
     Attributes:
         devices: how many processes (or accelerators) train together, each with batches of ``batch_size``. All of them
             run the whole script, so what comes after `fit` runs in each.
-        accelerator: as in Lightning: "cpu", "gpu", "auto".
+        accelerator: "cpu", "gpu" (of any make), or "auto" for the best there is.
         precision: "auto" takes bfloat16 on processors that compute it fast, else float32; or "float32", "bfloat16".
         workers: processes that read the data while it trains; for data that is read from files one by one.
     """
@@ -65,6 +69,21 @@ class Machine:
     accelerator: str = "cpu"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     workers: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("accelerator", self.accelerator, ACCELERATORS),
+            ("precision", self.precision, PRECISIONS),
+        ):
+            if value not in known:
+                raise TrainingError(f"{name} = {value!r} is not known; known are {', '.join(map(repr, known))}.")
+        if self.accelerator == "gpu" and not torch.accelerator.is_available():
+            raise TrainingError("accelerator = 'gpu' came, and torch finds none here: take 'cpu', or 'auto'.")
+        if self.devices < 1 or self.workers < 0:
+            raise TrainingError(
+                f"devices = {self.devices}, workers = {self.workers} is not possible: at least one device trains, and "
+                "0 workers read in its own process."
+            )
 
     @property
     def device(self) -> torch.device:

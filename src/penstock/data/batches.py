@@ -40,8 +40,6 @@ def loader(data: Data, *, batch_size: int, shuffle: bool = False, workers: int =
         raise DataError("the data set is empty.")
     if batch_size < 1:
         raise DataError(f"batch_size = {batch_size} is not possible: a batch has at least one sample.")
-    if workers < 0:
-        raise DataError(f"workers = {workers} is not possible: 0 reads in the training's own process.")
     return DataLoader(data, batch_size=batch_size, shuffle=shuffle, num_workers=workers)
 
 
