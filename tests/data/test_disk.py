@@ -300,6 +300,6 @@ def test_no_loader_shows_a_traceback_to_somebody_who_may_not_read(forbidden: Pat
     assert "1 of the 4 pictures are of no use. pictures/one/train/bell/a.png cannot" in answers["pictures, one"]
     assert answers["the listing"].startswith("locked/cifar10") and "Permission denied" in answers["the listing"]
     assert answers["a fetch"].startswith(
-        "StorageError: unwritable/cifar10.lock could not be written: Permission denied"
+        "StorageError: unwritable/cifar10.lock could not be written and locked: Permission denied"
     )
     assert len(answers) == len(refused) + 4

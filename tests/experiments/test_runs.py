@@ -23,6 +23,7 @@ from penstock.experiments.methods import GC, Baseline, BranchyNet, C, Dropout, G
 from penstock.experiments.paper import EXPERIMENTS, HERE, spread
 from penstock.experiments.reproduce import Clock, reproduce
 from penstock.experiments.runs import Run, check_same_data
+from penstock.locks import if_free
 from penstock.models import resnet8_1d
 from penstock.surgery import gate
 from penstock.training import GatedTraining, History
@@ -349,7 +350,7 @@ def test_a_newer_or_poorer_result_is_refused(tmp_path) -> None:
 def test_a_place_that_cannot_be_written_is_said(tmp_path) -> None:
     (tmp_path / "results").write_text("a file where a folder should be")
     laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
-    with pytest.raises(StorageError, match=r"could not be written: .*\. Give a folder for the results that can be"):
+    with pytest.raises(StorageError, match=r"seed-0.lock could not be written and locked: .*\. Choose another folder"):
         laboratory.perform(Run("tones", Baseline(), 0))
 
 
@@ -371,7 +372,7 @@ def test_a_damaged_result_is_said_and_not_overwritten(tmp_path) -> None:
 
 
 def _hold(lock: Path, ready) -> None:
-    with room._lock(lock) as mine:
+    with if_free(lock) as mine:
         ready.put(mine)
         time.sleep(60)
 

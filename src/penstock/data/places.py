@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.data.disk import reading
-from penstock.data.lock import one_at_a_time
 from penstock.data.sources import Fetchable, Installed, Source
 from penstock.errors import DataError
+from penstock.locks import when_free
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def fetch(wanted: Wanted, *, progress: bool = False) -> Found:
     if not wanted.fetchable:
         raise DataError(f"{wanted.name} cannot be fetched by a program: {wanted.advice}.")
     lock = cache_folder() / f"{wanted.name}.lock"
-    with one_at_a_time(lock, f"fetching {wanted.name}", progress=progress):
+    with when_free(lock, f"fetching {wanted.name}", progress=progress):
         return look(wanted) or _fetched(wanted, progress)
 
 

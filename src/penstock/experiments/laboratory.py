@@ -10,14 +10,11 @@ later tests it without training it again.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -30,11 +27,12 @@ from torch import Tensor
 
 from penstock.data.batches import batches, class_counts, labels
 from penstock.data.splits import Splits
-from penstock.errors import DataError, StorageError
+from penstock.errors import DataError
 from penstock.experiments.measure import choose, measure
 from penstock.experiments.problems import PROBLEMS, Problem
 from penstock.experiments.runs import FORMAT, Run, check_same_data, describe
 from penstock.files import write_atomically
+from penstock.locks import if_free
 from penstock.network import GatedNetwork
 from penstock.recipe import Machine
 from penstock.training import CollapseWarning
@@ -87,7 +85,7 @@ class Laboratory:
         known = run.result(self.results, tested=test)
         if known is not None:
             return known
-        with _lock(self.results / LOCKS / f"{run.key}.lock") as mine:
+        with if_free(self.results / LOCKS / f"{run.key}.lock") as mine:
             known = run.result(self.results, tested=test)  # somebody may just have finished it
             if known is not None or not mine:
                 return known
@@ -196,22 +194,3 @@ def _example(data: Splits) -> Tensor:
 @lru_cache(maxsize=1)
 def _read(problem: str, folder: Path | None, profile: str) -> Splits:
     return PROBLEMS[problem].data(folder, profile)
-
-
-@contextmanager
-def _lock(file: Path) -> Iterator[bool]:
-    """Hold a lock while in the block, if nobody else does; say whether it is held. It ends with the process."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        opened = file.open("w")
-    except OSError as error:
-        raise StorageError(
-            f"{file} could not be written: {error.strerror or error}. Give a folder for the results that can be."
-        ) from error
-    with opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
