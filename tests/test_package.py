@@ -46,6 +46,7 @@ def test_imports_go_one_way():
         "errors",
         "mfcc",
         "files",
+        "locks",
         "mode",
         "layers",
         "network",
