@@ -540,7 +540,9 @@ def test_after_a_kill_the_one_that_waits_goes_on_from_there(
 def test_a_lock_that_cannot_be_made_is_named(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path / "file"))
-    with pytest.raises(StorageError, match=r"file/toys.lock could not be written and locked: (Not a directory|File exists)"):
+    with pytest.raises(
+        StorageError, match=r"file/toys.lock could not be written and locked: (Not a directory|File exists)"
+    ):
         fetch(toys(OfficialFiles((server.file(),))))
     assert server.starts == []
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import asdict
 from math import comb, log2
 from pathlib import Path
 
@@ -16,6 +17,8 @@ import made_up
 from penstock.cli import main
 from penstock.errors import DataError, StorageError
 from penstock.experiments.claims import claims
+from penstock.experiments.front import Trial
+from penstock.experiments.methods import GC
 from penstock.experiments.paper import EXPERIMENTS, HERE, PAPERS
 from penstock.experiments.problems import PROBLEMS
 from penstock.report.paper.findings import alpha_finding, count_finding, gate_input_finding, two_stages_finding
@@ -171,11 +174,14 @@ def test_a_picture_that_the_page_no_longer_shows_is_deleted(tmp_path) -> None:
 
 
 def test_a_sweep_is_named_with_the_number_of_its_settings(tmp_path) -> None:
-    PAPERS["cifar10"].write(tmp_path, "lite", "cifar10", {"trials": [{}, {}, {}]})
+    trials = [Trial(GC(*PAPERS["cifar10"].trade_off), 0.91, 0.9, 0.5, 0.95), Trial(GC(0.1, 0.2), 0.93, 0.8, 0.4, 0.5)]
+    PAPERS["cifar10"].write(tmp_path, "lite", "cifar10", {"trials": [asdict(trial) for trial in trials]})
     write_page(tmp_path, "lite", tmp_path / "page.md")
-    assert (
-        "chosen by a sweep on validation data for CIFAR-10 (out of 3 settings)." in (tmp_path / "page.md").read_text()
-    )
+    text = (tmp_path / "page.md").read_text()
+    assert "chosen by a sweep on validation data for CIFAR-10 (out of 2 settings)." in text
+    reached = r"CIFAR-10 \| 0.7 \| 0.8 \| +0.9100 \| +90.0 % \| +50.0 % \| +95.0 % \| GC, best trade-off \|"
+    assert re.search(reached, text)
+    assert re.search(r"CIFAR-10 \| 0.1 \| 0.2 \| +0.9300 \| +80.0 % \| +40.0 % \| +50.0 % \| +\|", text)
     PAPERS["cifar10"].write(tmp_path, "lite", "cifar10", {})
     with pytest.raises(
         DataError, match=r"chosen.json is not the choice of a sweep \(KeyError\('trials'\)\): delete it"

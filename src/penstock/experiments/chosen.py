@@ -51,9 +51,9 @@ class Weights:
         return file
 
 
-def trials_of(results: Path, profile: str, problem: str) -> int:
-    """Return how many settings a sweep chose from; 0 where there was none."""
-    return _read(_file(results, profile, problem), lambda choice: len(choice["trials"])) or 0
+def trials_of(results: Path, profile: str, problem: str) -> list[dict[str, Any]]:
+    """Return the settings that a sweep chose from, and what they reached on validation data; none without a sweep."""
+    return _read(_file(results, profile, problem), lambda choice: list(choice["trials"])) or []
 
 
 def _read(file: Path, part: Callable[[dict[str, Any]], T]) -> T | None:

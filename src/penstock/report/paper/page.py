@@ -25,7 +25,14 @@ from penstock.experiments.published import ANOTHER, PUBLISHED
 from penstock.experiments.summary import POINT
 from penstock.files import write_atomically
 from penstock.report.paper.sections import SECTIONS, Picture, Section
-from penstock.report.paper.tables import budgets_table, claims_table, masks_table, problem_table, tried_table
+from penstock.report.paper.tables import (
+    budgets_table,
+    claims_table,
+    masks_table,
+    problem_table,
+    sweeps_table,
+    tried_table,
+)
 
 DPI, COLOURS = 120, 96
 TRIED = "tried.json"
@@ -171,7 +178,7 @@ def _table1(done: Finished) -> Iterator[str]:
 
 def _swept(done: Finished) -> str:
     """Say for which data sets α and β were swept, and out of how many settings they come."""
-    tried = {PROBLEMS[name].title: trials_of(done.results, done.profile, name) for name in done.problems()}
+    tried = {PROBLEMS[name].title: len(trials_of(done.results, done.profile, name)) for name in done.problems()}
     swept = [f"{title} (out of {count} settings)" for title, count in tried.items() if count]
     return f"α and β were chosen by a sweep on validation data for {', '.join(swept) if swept else 'no data set yet'}."
 
@@ -216,6 +223,12 @@ def _differences(done: Finished, found: Sequence[Claim]) -> Iterator[str]:
         "paper's problem forgives confusion among the odd classes, but T-shirt, pullover, coat and shirt, which are "
         "mixed up most, are all even and stay apart.\n"
     )
+    if any(trials_of(done.results, done.profile, problem) for problem in done.problems()):
+        yield (
+            "What the sweeps tried, and chose by the rules of `penstock sweep --help`: means over seeds, on validation "
+            'data, at the operating point "accurate".\n'
+        )
+        yield _folded("the sweeps", sweeps_table(done))
     tried = done.results / TRIED
     if tried.exists():
         yield (
@@ -223,7 +236,12 @@ def _differences(done: Finished, found: Sequence[Claim]) -> Iterator[str]:
             "of a point, and early stopping at equal loss by much more, so these rows rank little.\n"
         )
         rows = _tried(tried)
-        yield f"<details>\n<summary>{len(rows)} trials</summary>\n\n{tried_table(rows)}\n\n</details>\n"
+        yield _folded(f"{len(rows)} trials", tried_table(rows))
+
+
+def _folded(title: str, text: str) -> str:
+    """Return a text that a reader unfolds."""
+    return f"<details>\n<summary>{title}</summary>\n\n{text}\n\n</details>\n"
 
 
 def _tried(file: Path) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from statistics import mean
 from typing import Any
 
 from penstock.cost import FLOAT_BYTES
+from penstock.experiments.chosen import trials_of
 from penstock.experiments.claims import NOT_RUN, Claim
 from penstock.experiments.finished import BySeed, Finished
 from penstock.experiments.measure import LOST
@@ -168,6 +169,32 @@ def masks_table(done: Finished) -> str:
             rows.append([PROBLEMS[problem].title, *counts])
     columns = ("values", "kept", "all values", "kept values", "mask: bitmap", "mask: indices", "mask: entropy")
     return table(["data set", *(f">{column}" for column in columns)], rows)
+
+
+def sweeps_table(done: Finished) -> str:
+    """Return a row for each setting that a sweep tried: what it reached on validation data, and what it became."""
+    rows = []
+    for problem in done.problems():
+        weights = done.weights(problem)
+        for trial in trials_of(done.results, done.profile, problem):
+            pair = (trial["method"]["alpha"], trial["method"]["beta"])
+            became = [
+                row
+                for row, chosen in zip(ROWS[-2:], (weights.trade_off, weights.accuracy), strict=True)
+                if pair == chosen
+            ]
+            shares = [trial[name] for name in ("early_stopping", "stopping_at_loss", "activation_sparsity")]
+            rows.append(
+                [
+                    PROBLEMS[problem].title,
+                    *(f"{weight:g}" for weight in pair),
+                    f"{trial['accuracy']:.4f}",
+                    *map(percent, shares),
+                    "; ".join(became),
+                ]
+            )
+    columns = (">α", ">β", ">accuracy", ">early stopping", ">at equal loss", ">sparsity", "chosen as")
+    return table(["data set", *columns], rows)
 
 
 def tried_table(rows: Sequence[Mapping[str, Any]]) -> str:
