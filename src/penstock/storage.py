@@ -169,14 +169,14 @@ def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
 def describe(layer: GatedCompression) -> dict[str, Any]:
     """Return how a layer is built, as plain values."""
     halves, gate = layer.halves, layer.gate
-    return {
+    plain = {
         "halves": type(halves).__name__,
         "over": type(halves.over).__name__,
         "width": None if gate is None else gate.width,
         "binarised": None if isinstance(halves, GateOnly) else type(halves.binarised).__name__,
-        "reads_all": isinstance(halves, Both) and halves.reads_all,
         "positives": None if gate is None or gate.positives is None else list(gate.positives),
     }
+    return plain | {"reads_all": True} if isinstance(halves, Both) and halves.reads_all else plain
 
 
 def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
@@ -184,8 +184,8 @@ def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
     binarised = layer.get("binarised")  # files of the first days have none: their masks were thresholded
     if binarised is not None:
         options["binarised"] = BINARISATIONS[binarised]()
-    if layer.get("reads_all"):  # neither do they have this
-        options["reads_all"] = True
+    if "reads_all" in layer:
+        options["reads_all"] = layer["reads_all"]
     return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), **options), layer["positives"]
 
 
