@@ -304,6 +304,34 @@ def test_a_gpu_that_is_not_there_is_said():
     assert ps.Machine(accelerator="auto").device == torch.device("cpu")
 
 
+def norms(net):
+    return [part for part in net.modules() if isinstance(part, nn.BatchNorm1d)]
+
+
+def with_norms():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)
+    )
+
+
+def test_a_network_in_evaluation_mode_is_trained_all_the_same():
+    """After a first training, or because a pretrained model came so."""
+    steps = 4
+    net = ps.gate(with_norms().eval(), torch.zeros(2, 6), at=0.5, halves=ps.Both(binarised=ps.Drawn()))
+    for times in (1, 2):
+        ps.fit(net, task(128), epochs=1, batch_size=32, **QUIET)
+        assert [norm.num_batches_tracked.item() for norm in norms(net)] == [times * steps] * 2
+        assert not any(part.training for part in net.modules())
+
+
+def test_what_was_frozen_in_a_network_that_trains_stays_frozen():
+    net = ps.gate(with_norms(), torch.zeros(2, 6), at=0.5)
+    norms(net)[0].eval()
+    ps.fit(net, task(128), epochs=1, batch_size=32, **QUIET)
+    assert [norm.num_batches_tracked.item() for norm in norms(net)] == [0, 4]
+
+
 def test_bfloat16_and_channels_last():
     model, draw = build("resnet8")
     net = ps.gate(model, draw(2), at=0.4)

@@ -68,6 +68,9 @@ def fit(
 ) -> History:
     """Train ``net`` in place, jointly: network, gates and masks. Thresholds go back to a probability of ½.
 
+    A network in evaluation mode is put into training mode, and all end in evaluation mode. In one that is in training
+    mode, submodules that somebody froze with ``.eval()`` stay so.
+
     Args:
         train: a DataLoader, a Dataset or a pair of tensors (x, y); the latter two are shuffled.
         val: the same, for the metrics of each epoch.
@@ -91,6 +94,8 @@ def fit(
     run = None if folder is None else RunFolder(Path(folder), validated=val is not None)
     resume = None if run is None else run.claim(training.settings())
     net.thresholds = [None if layer.gate is None else 0.0 for layer in net.layers]  # the old ones meant other weights
+    if not net.training:
+        net.train()
     training.prepare()
     with _quiet(), refusals(run):
         trainer = L.Trainer(
