@@ -74,7 +74,7 @@ class GatedCompression(nn.Module):
         self.compression = None if isinstance(halves, GateOnly) else Compression(self.feature, over, halves.binarised)
         self.gate = None
         if not isinstance(halves, CompressionOnly):
-            read = PerElement() if isinstance(halves, Both) and halves.reads_all else over
+            read = PerElement() if self._reads_all else over
             self.gate = Gate(self.feature, read, width=halves.width, positives=positives)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -97,15 +97,24 @@ class GatedCompression(nn.Module):
         """The columns of the gate's first matrix that what flows on has, ascending: what `Gate.shrink` takes."""
         assert self.gate is not None
         if self.compression is None:
-            return torch.arange(self.gate.squeeze.in_features)
-        if self.gate.over == self.compression.over:
+            return torch.arange(self._units)
+        if not self._reads_all:
             return self.compression.kept
         return self.compression.mask.detach().expand(self.feature).flatten().nonzero().flatten()
 
     @property
     def any_length(self) -> bool:
         """Whether axes that the mask does not distinguish may be longer or shorter than in the example."""
-        return self.halves.over.any_length and (self.gate is None or self.gate.over.any_length)
+        return self.halves.over.any_length and not self._reads_all
+
+    @property
+    def _reads_all(self) -> bool:
+        return isinstance(self.halves, Both) and self.halves.reads_all
+
+    @property
+    def _units(self) -> int:
+        """The values that a gate reads of features of which nothing is dropped."""
+        return prod(self.feature if self._reads_all else self.halves.over.mask_shape(self.feature))
 
     @property
     def density(self) -> float:
@@ -122,4 +131,4 @@ class GatedCompression(nn.Module):
         """The multiply-accumulates of one decision; 0 without a gate."""
         if self.gate is None:
             return 0
-        return self.gate.macs(round(self.density * self.gate.squeeze.in_features))
+        return self.gate.macs(round(self.density * self._units))
