@@ -60,6 +60,7 @@ def test_imports_go_one_way():
         "storage",
         "recipe",
         "run_folder",
+        "settling",
         "training",
         "calibration",
         "evaluation",

@@ -318,7 +318,7 @@ def with_norms():
 def test_a_network_in_evaluation_mode_is_trained_all_the_same():
     """After a first training, or because a pretrained model came so."""
     steps = 4
-    net = ps.gate(with_norms().eval(), torch.zeros(2, 6), at=0.5, halves=ps.Both(binarised=ps.Drawn()))
+    net = ps.gate(with_norms().eval(), torch.zeros(2, 6), at=0.5)
     for times in (1, 2):
         ps.fit(net, task(128), epochs=1, batch_size=32, **QUIET)
         assert [norm.num_batches_tracked.item() for norm in norms(net)] == [times * steps] * 2

@@ -27,6 +27,7 @@ from penstock.objective import Objective, check_labels
 from penstock.outcomes import check_both_kinds
 from penstock.recipe import Adam, Machine
 from penstock.run_folder import RunFolder, refusals
+from penstock.settling import draws, settle
 from penstock.storage import describe
 
 
@@ -115,12 +116,14 @@ def fit(
             default_root_dir=None if run is None else run.folder,
         )
         trainer.fit(training, ckpt_path=resume, weights_only=True if resume else None)
-    net.eval()
     history = training.history
     if run is not None:
         history.last, history.best = run.last, run.best if run.best.exists() else run.last
         if keep == "best":
             training.load_state_dict(torch.load(run.best, weights_only=True)["state_dict"])
+    if draws(net):
+        settle(net, train, batch_size=batch_size, device=machine.device, progress="settling" if progress else None)
+    net.eval()
     return history
 
 
