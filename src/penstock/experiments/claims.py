@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any, Literal
 
 from scipy.stats import spearmanr
@@ -45,6 +45,7 @@ class Claim:
         sign, reach: what is claimed of it.
         seeds: those that the value is a mean of.
         wanted: those that it is to be a mean of; nothing holds or is missed before all are there.
+        spread: the standard deviation over the seeds, where the value is a mean of one value a seed.
         allowance: where gates are compared at equal loss, how many of the positives may be lost: "0 of 80".
     """
 
@@ -55,6 +56,7 @@ class Claim:
     reach: float
     seeds: tuple[int, ...]
     wanted: tuple[int, ...] = ()
+    spread: float | None = None
     allowance: str = ""
 
     @property
@@ -87,7 +89,8 @@ class Claim:
         """Return the claim as it stands in claims.json."""
         names = ("claim", "data", "value", "sign", "reach", "holds")
         plain = {name: getattr(self, name) for name in names} | {"seeds": list(self.seeds)}
-        return plain | ({"positives_that_may_be_lost": self.allowance} if self.allowance else {})
+        more = {"standard_deviation": self.spread, "positives_that_may_be_lost": self.allowance or None}
+        return plain | {name: value for name, value in more.items() if value is not None}
 
 
 def claims(results: Path, profile: str) -> list[Claim]:
@@ -189,7 +192,8 @@ def _smallest(
 
 def _claim(quantity: str, problem: str, values: Mapping[int, float], reach: float, allowance: str = "") -> Claim:
     value = round(mean(values.values()), DIGITS) if values else None
-    return Claim(quantity, problem, value, ">=", reach, tuple(values), allowance=allowance)
+    spread = round(stdev(values.values()), DIGITS) if len(values) > 1 else None
+    return Claim(quantity, problem, value, ">=", reach, tuple(values), spread=spread, allowance=allowance)
 
 
 def _allowance(results: BySeed, lost: float) -> str:

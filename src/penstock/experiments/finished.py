@@ -33,13 +33,8 @@ class Finished:
         return {seed: result for seed, result in found.items() if result is not None}
 
     def problems(self, experiment: Experiment | None = None) -> tuple[str, ...]:
-        """Return the problems of an experiment (by default of table 1), and what else it was run on.
-
-        The deeper analyses keep to their one data set.
-        """
+        """Return the problems of an experiment (by default of table 1), and what else it was run on."""
         experiment = experiment or EXPERIMENTS["table1"]
-        if len(experiment.problems) == 1:
-            return experiment.problems
         others = [problem for problem in PROBLEMS if problem not in experiment.problems]
         return (*experiment.problems, *(problem for problem in others if self._any(experiment, problem)))
 

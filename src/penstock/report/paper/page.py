@@ -57,28 +57,31 @@ def write_page(results: Path, profile: str, page: Path) -> list[Path]:
     done = Finished(results, profile)
     done.check()
     found = claims(results, profile)
-    drawn = {section.experiment: section.draw(done) for section in SECTIONS if _progress(done, section)[0]}
+    drawn = {section.experiment: list(section.draw(done)) for section in SECTIONS if _progress(done, section)[0]}
     text = "\n".join(_page(done, found, drawn, page.stem))
     folder = page.with_suffix("")
     written = [
-        _write_picture(drawn[section.experiment].figure, folder / section.picture)
+        _write_picture(picture.figure, folder / section.file(picture.of))
         for section in SECTIONS
-        if section.experiment in drawn
+        for picture in drawn.get(section.experiment, ())
     ]
     listed = results / ("claims.json" if profile == "lite" else f"claims-{profile}.json")
     write_atomically(listed, (json.dumps([claim.to_json() for claim in found], indent=1) + "\n").encode())
     write_atomically(page, text.encode())
-    for section in SECTIONS:
-        if section.experiment not in drawn:
-            (folder / section.picture).unlink(missing_ok=True)
+    for stale in {folder / section.file(of) for section in SECTIONS for of in ("", *PROBLEMS)} - set(written):
+        stale.unlink(missing_ok=True)
     return [*written, listed, page]
 
 
 def count_of(found: Sequence[Claim]) -> str:
     """Say how many claims hold."""
     said = f"{sum(claim.holds is True for claim in found)} of {len(found)} claims hold"
-    missed, waiting = (sum(claim.holds is verdict for claim in found) for verdict in (False, None))
-    rest = [f"{missed} missed"] * bool(missed) + [f"{waiting} {NOT_RUN}"] * bool(waiting)
+    missed = sum(claim.holds is False for claim in found)
+    begun, waiting = (
+        sum(claim.holds is None and bool(claim.seeds) is some for claim in found) for some in (True, False)
+    )
+    counts = {"missed": missed, "with seeds still to come": begun, NOT_RUN: waiting}
+    rest = [f"{count} {what}" for what, count in counts.items() if count]
     return f"{said} ({', '.join(rest)})." if rest else f"{said}."
 
 
@@ -107,14 +110,14 @@ def _progress(done: Finished, section: Section) -> tuple[int, int]:
     return done.progress(EXPERIMENTS[section.experiment])
 
 
-def _page(done: Finished, found: Sequence[Claim], drawn: dict[str, Picture], folder: str) -> Iterator[str]:
+def _page(done: Finished, found: Sequence[Claim], drawn: dict[str, list[Picture]], folder: str) -> Iterator[str]:
     """Yield the page in pieces, each one or more lines."""
     yield from _introduction(done)
     yield from ("## Claims\n", f"**{count_of(found)}**\n", _CLAIMS, claims_table(found), "")
     yield from _table1(done)
     yield "## Figures\n"
     for section in SECTIONS:
-        yield from _section(done, section, drawn.get(section.experiment), folder)
+        yield from _section(done, section, drawn.get(section.experiment, []), folder)
     yield from _masks(done)
     yield from _differences(done, found)
 
@@ -154,7 +157,8 @@ _CLAIMS = (
     "What the paper says of its networks, as numbers that ours must reach: means over seeds, and differences between "
     "runs of the same seed. Early stopping is compared at equal shares of positives lost, because a threshold can buy "
     "any early stopping. How many positives may be lost in the test data then stands in the last column: where it "
-    "is none, a single sample decides.\n"
+    "is none, a single sample decides, and two claims may rest on one measurement. Behind ± is the standard deviation "
+    "over seeds, of what a mean is taken of.\n"
 )
 
 
@@ -183,19 +187,23 @@ def _swept(done: Finished) -> str:
     return f"α and β were chosen by a sweep on validation data for {', '.join(swept) if swept else 'no data set yet'}."
 
 
-def _section(done: Finished, section: Section, drawn: Picture | None, folder: str) -> Iterator[str]:
+def _section(done: Finished, section: Section, drawn: Sequence[Picture], folder: str) -> Iterator[str]:
     there, wanted = _progress(done, section)
     yield f"### {section.heading}\n"
     yield f"{section.words}\n"
     command = f"`penstock reproduce {section.experiment} --profile {done.profile}`"
-    if drawn is None:
+    if not drawn:
         yield f"*{NOT_RUN.capitalize()}*: {command}.\n"
         return
-    if drawn.finding:
-        yield f"{drawn.finding}\n"
     if there < wanted:
         yield f"*{there} of {wanted} runs are done*; the others: {command}.\n"
-    yield f"![{section.heading}]({folder}/{section.picture})\n"
+    for picture in drawn:
+        title = f" on {PROBLEMS[picture.of].title}" if picture.of else ""
+        if title:
+            yield f"The same{title}:\n"
+        if picture.finding:
+            yield f"{picture.finding}\n"
+        yield f"![{section.heading}{title}]({folder}/{section.file(picture.of)})\n"
 
 
 def _masks(done: Finished) -> Iterator[str]:

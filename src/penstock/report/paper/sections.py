@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,10 +20,15 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, and what ours say to it in a sentence."""
+    """A figure, and what ours say to it in a sentence.
+
+    Attributes:
+        of: the problem that it is of, where it is not of all or of the experiment's only one.
+    """
 
     figure: Figure
     finding: str = ""
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,21 +39,20 @@ class Section:
         experiment: its name in `EXPERIMENTS`.
         heading: of the section.
         words: what one looks at, and what the paper saw.
-        draw: makes the figure, once at least one run is finished.
+        draw: makes the figures, once at least one run is finished: one of all data sets, or one of each.
     """
 
     experiment: str
     heading: str
     words: str
-    draw: Callable[[Finished], Picture]
+    draw: Callable[[Finished], Iterator[Picture]]
 
-    @property
-    def picture(self) -> str:
-        """The name of its picture."""
-        return f"{self.experiment.removeprefix('figure-')}.png"
+    def file(self, of: str = "") -> str:
+        """Return the name of a picture's file, given the problem that it is of."""
+        return f"{'-'.join([self.experiment.removeprefix('figure-'), *([of] if of else [])])}.png"
 
 
-def _overall(done: Finished) -> Picture:
+def _overall(done: Finished) -> Iterator[Picture]:
     groups, published = {}, {}
     for problem in done.problems(EXPERIMENTS["table1"]):
         rows = dict(zip(ROWS, table1(done.weights(problem)), strict=True))
@@ -57,10 +61,10 @@ def _overall(done: Finished) -> Picture:
             title = PROBLEMS[problem].title
             groups[f"{title}\n(the paper's: {ANOTHER[problem]})" if problem in ANOTHER else title] = results
             published[list(groups)[-1]] = PUBLISHED[problem]
-    return Picture(figures.overall_figure(groups, published))
+    yield Picture(figures.overall_figure(groups, published))
 
 
-def _roc(done: Finished) -> Picture:
+def _roc(done: Finished) -> Iterator[Picture]:
     groups = {}
     for problem in done.problems(EXPERIMENTS["figure-roc"]):
         ours = GC(*done.weights(problem).trade_off)
@@ -68,16 +72,16 @@ def _roc(done: Finished) -> Picture:
             BRANCHYNET: done.of(problem, BranchyNet()),
             TRADE_OFF: done.of(problem, ours),
         }
-    return Picture(figures.roc_figure({title: results for title, results in groups.items() if any(results.values())}))
+    yield Picture(figures.roc_figure({title: results for title, results in groups.items() if any(results.values())}))
 
 
-def _position(done: Finished) -> Picture:
+def _position(done: Finished) -> Iterator[Picture]:
     problems = done.problems(EXPERIMENTS["figure-position"])
     lines = {PROBLEMS[problem].title: _singles(done, problem) for problem in problems}
-    return Picture(figures.position_figure(lines), findings.position_finding(lines))
+    yield Picture(figures.position_figure(lines), findings.position_finding(lines))
 
 
-def _count(done: Finished) -> Picture:
+def _count(done: Finished) -> Iterator[Picture]:
     lines = {
         PROBLEMS[problem].title: {
             len(method.blocks): done.of(problem, method)
@@ -85,72 +89,76 @@ def _count(done: Finished) -> Picture:
         }
         for problem in done.problems(EXPERIMENTS["figure-count"])
     }
-    return Picture(figures.count_figure(lines), findings.count_finding(lines))
+    yield Picture(figures.count_figure(lines), findings.count_finding(lines))
 
 
-def _modes(done: Finished) -> Picture:
+def _modes(done: Finished) -> Iterator[Picture]:
     panels = {
         PROBLEMS[problem].title: (done.of(problem, everywhere(done.weights(problem))), _singles(done, problem))
         for problem in done.problems(EXPERIMENTS["figure-modes"])
     }
     there = {title: (several, one) for title, (several, one) in panels.items() if several or any(one.values())}
-    return Picture(figures.modes_figure(there))
+    yield Picture(figures.modes_figure(there))
 
 
-def _alpha(done: Finished) -> Picture:
-    problem, methods = _analysed(done, "figure-alpha")
-    baseline = done.of(problem, Baseline())
-    alphas = {method.alpha: done.of(problem, method) for method in _only(G, methods)}
-    return Picture(analysis.alpha_figure(baseline, alphas), findings.alpha_finding(baseline, alphas))
+def _alpha(done: Finished) -> Iterator[Picture]:
+    for problem, of, methods in _analysed(done, "figure-alpha"):
+        baseline = done.of(problem, Baseline())
+        alphas = {method.alpha: done.of(problem, method) for method in _only(G, methods)}
+        yield Picture(analysis.alpha_figure(baseline, alphas), findings.alpha_finding(baseline, alphas), of)
 
 
-def _beta(done: Finished) -> Picture:
-    problem, methods = _analysed(done, "figure-beta")
-    baseline = done.of(problem, Baseline())
-    betas = {method.beta: done.of(problem, method) for method in _only(GC, methods)}
-    return Picture(analysis.beta_figure(baseline, betas), findings.beta_finding(baseline, betas))
+def _beta(done: Finished) -> Iterator[Picture]:
+    for problem, of, methods in _analysed(done, "figure-beta"):
+        baseline = done.of(problem, Baseline())
+        betas = {method.beta: done.of(problem, method) for method in _only(GC, methods)}
+        yield Picture(analysis.beta_figure(baseline, betas), findings.beta_finding(baseline, betas), of)
 
 
-def _phi(done: Finished) -> Picture:
-    problem, (method,) = _analysed(done, "figure-weights")
-    results = done.of(problem, method)
-    return Picture(analysis.phi_figure(results), findings.phi_finding(results))
+def _phi(done: Finished) -> Iterator[Picture]:
+    for problem, of, (method,) in _analysed(done, "figure-weights"):
+        results = done.of(problem, method)
+        yield Picture(analysis.phi_figure(results), findings.phi_finding(results), of)
 
 
-def _gate_input(done: Finished) -> Picture:
-    problem, methods = _analysed(done, "figure-gate-input")
-    blocks = {method.block: done.of(problem, method) for method in _only(GateInput, methods)}
-    return Picture(analysis.gate_input_figure(blocks), findings.gate_input_finding(blocks))
+def _gate_input(done: Finished) -> Iterator[Picture]:
+    for problem, of, methods in _analysed(done, "figure-gate-input"):
+        blocks = {method.block: done.of(problem, method) for method in _only(GateInput, methods)}
+        yield Picture(analysis.gate_input_figure(blocks), findings.gate_input_finding(blocks), of)
 
 
-def _two_stages(done: Finished) -> Picture:
-    problem, methods = _analysed(done, "figure-two-stages")
-    (joint,) = (done.of(problem, method) for method in _only(GC, methods))
-    plain, compressed = (
-        {
-            method.switch_every: done.of(problem, method)
-            for method in _only(TwoStage, methods)
-            if (method.beta is not None) == with_mask
-        }
-        for with_mask in (False, True)
-    )
-    finding = findings.two_stages_finding(joint, [*plain.values(), *compressed.values()])
-    return Picture(analysis.two_stages_figure(joint, plain, compressed), finding)
+def _two_stages(done: Finished) -> Iterator[Picture]:
+    for problem, of, methods in _analysed(done, "figure-two-stages"):
+        (joint,) = (done.of(problem, method) for method in _only(GC, methods))
+        plain, compressed = (
+            {
+                method.switch_every: done.of(problem, method)
+                for method in _only(TwoStage, methods)
+                if (method.beta is not None) == with_mask
+            }
+            for with_mask in (False, True)
+        )
+        finding = findings.two_stages_finding(joint, [*plain.values(), *compressed.values()])
+        yield Picture(analysis.two_stages_figure(joint, plain, compressed), finding, of)
 
 
-def _dropout(done: Finished) -> Picture:
-    problem, methods = _analysed(done, "figure-dropout")
-    rates = {method.rate: done.of(problem, method) for method in _only(Dropout, methods)}
-    weights = done.weights(problem)
-    ours = {TRADE_OFF: done.of(problem, GC(*weights.trade_off)), ACCURACY: done.of(problem, GC(*weights.accuracy))}
-    baseline = done.of(problem, Baseline())
-    return Picture(analysis.dropout_figure(baseline, rates, ours), findings.dropout_finding(baseline, rates, ours))
+def _dropout(done: Finished) -> Iterator[Picture]:
+    for problem, of, methods in _analysed(done, "figure-dropout"):
+        rates = {method.rate: done.of(problem, method) for method in _only(Dropout, methods)}
+        weights = done.weights(problem)
+        ours = {TRADE_OFF: done.of(problem, GC(*weights.trade_off)), ACCURACY: done.of(problem, GC(*weights.accuracy))}
+        baseline = done.of(problem, Baseline())
+        finding = findings.dropout_finding(baseline, rates, ours)
+        yield Picture(analysis.dropout_figure(baseline, rates, ours), finding, of)
 
 
-def _analysed(done: Finished, experiment: str) -> tuple[str, list[Method]]:
-    """Return the one data set of the deeper analysis, and what is compared on it."""
-    (problem,) = EXPERIMENTS[experiment].problems
-    return problem, EXPERIMENTS[experiment].methods(done.weights(problem), done.profile, problem)
+def _analysed(done: Finished, experiment: str) -> Iterator[tuple[str, str, list[Method]]]:
+    """Yield each data set that was analysed, what its picture is to be named after, and what is compared on it."""
+    known = EXPERIMENTS[experiment]
+    for problem in done.problems(known):
+        methods = known.methods(done.weights(problem), done.profile, problem)
+        if any(done.of(problem, method) for method in methods):
+            yield problem, "" if problem in known.problems else problem, methods
 
 
 def _singles(done: Finished, problem: str) -> Mapping[int, BySeed]:

@@ -56,7 +56,7 @@ def claims_table(claims: Sequence[Claim]) -> str:
         [
             claim.claim,
             claim.data,
-            claim.shown,
+            claim.shown if claim.spread is None else f"{claim.shown} ± {claim.spread:.4f}",
             f"{'≥' if claim.sign == '>=' else '≤'} {claim.reach:g}",
             claim.verdict,
             seeds_of(len(claim.seeds), len(claim.wanted)),
