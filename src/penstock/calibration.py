@@ -65,14 +65,44 @@ def calibrate(
     A cascade sets 30 % of the positives aside, to share what may be lost among its gates.
     """
     _check_promise(max_positive_loss, confidence)
-    chosen = sorted(net.active(active))
-    if not chosen:
-        raise CalibrationError("there is no gate to calibrate: this network has none, or none is active.")
+    _chosen(net, active)
     labels, _, gates = collect(net, data, batch_size=batch_size, progress="calibrating" if progress else None)
+    certificate = certify(
+        net,
+        labels,
+        gates,
+        max_positive_loss=max_positive_loss,
+        confidence=confidence,
+        active=active,
+        event=_events(events, data, len(labels)),
+    )
+    net.thresholds = certificate.thresholds
+    net.certificate = certificate
+    return certificate
+
+
+def certify(
+    net: GatedNetwork,
+    labels: Tensor,
+    gates: Sequence[Tensor | None],
+    *,
+    max_positive_loss: float,
+    confidence: float,
+    active: Collection[int] | None = None,
+    event: np.ndarray | None = None,
+) -> Certificate:
+    """Return thresholds that keep the promise, given what each gate said of every sample; the network stays as it is.
+
+    Args:
+        labels: (n,).
+        gates: each gate's logits, (n,), whoever computed them; None without a gate.
+        event: (n,), as `calibrate` takes them; None: each sample is one.
+    """
+    chosen = _chosen(net, active)
     positive = net.positive(labels, chosen)
     check_both_kinds(positive, "calibrate")
     scores = np.stack([gates[i].double().numpy() for i in chosen], axis=1)  # type: ignore[union-attr]
-    event = _events(events, data, len(labels))
+    event = np.arange(len(labels)) if event is None else event
     _check_enough(len(np.unique(event[positive.numpy()])), len(chosen) > 1, max_positive_loss, confidence)
     testing, path = _path(net, chosen, scores, positive.numpy(), event)
     levels = _of_events(path.levels(scores[testing]), event[testing])
@@ -80,10 +110,9 @@ def calibrate(
     thresholds: list[float | None] = [None if layer.gate is None else -math.inf for layer in net.layers]
     for i, threshold in zip(chosen, path.thresholds(level), strict=True):
         thresholds[i] = rounded_down(threshold)
-    net.thresholds = thresholds
     passed = cascade(gates, thresholds, chosen, samples=len(labels)).numpy() < 0
     survivors = _of_events(passed[testing].astype(float), event[testing])
-    net.certificate = Certificate(
+    return Certificate(
         positives=len(levels),
         lost=int((survivors == 0).sum()),
         bound=upper_bound(allowed, len(levels), confidence),
@@ -91,7 +120,6 @@ def calibrate(
         confidence=confidence,
         thresholds=tuple(thresholds),
     )
-    return net.certificate
 
 
 def rounded_down(threshold: float) -> float:
@@ -296,6 +324,13 @@ def _check_enough(positives: int, is_cascade: bool, max_positive_loss: float, co
 def _shaping(positives: int) -> int:
     """Return how many positives fix the path of a cascade."""
     return math.ceil(SHAPING_SHARE * positives)
+
+
+def _chosen(net: GatedNetwork, active: Collection[int] | None) -> list[int]:
+    chosen = sorted(net.active(active))
+    if not chosen:
+        raise CalibrationError("there is no gate to calibrate: this network has none, or none is active.")
+    return chosen
 
 
 def _check_promise(max_positive_loss: float, confidence: float) -> None:

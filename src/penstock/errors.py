@@ -9,6 +9,8 @@
     ├── CalibrationError    a guarantee that the data cannot carry
     ├── StorageError        a file that is damaged, foreign, newer, or could not be written
     ├── DataError           a data set that is missing or not what it should be
+    ├── ExportError         a network that cannot be exported, or whose export computes something else
+    ├── BundleError         a bundle that is missing, damaged, changed or newer
     └── MissingExtraError   a part of Penstock whose dependencies are not installed
 
 Each text says what came, what is allowed and what to do. Catch ``PenstockError`` to catch them all.
@@ -49,6 +51,14 @@ class StorageError(PenstockError):
 
 class DataError(PenstockError):
     """A data set that is missing or not what it should be."""
+
+
+class ExportError(PenstockError):
+    """A network that cannot be exported, or whose export computes something else."""
+
+
+class BundleError(PenstockError):
+    """A bundle that is missing, damaged, changed or newer."""
 
 
 class MissingExtraError(PenstockError, ImportError):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from math import prod
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from penstock.errors import ObjectiveError, ShapeError
 from penstock.layers.binarisation import Binarisation, Thresholded, binary_mask, clip
@@ -35,6 +35,10 @@ class Granularity(ABC):
         """Return the mask's shape, which broadcasts against ``feature``."""
 
     @abstractmethod
+    def packed_shape(self, feature: tuple[int, ...], kept: int) -> tuple[int, ...]:
+        """Return the shape of a sample's packed features, given how many dimensions of the mask are kept."""
+
+    @abstractmethod
     def pool(self, x: Tensor) -> Tensor:
         """Return one value for each dimension of the mask: (batch, *feature) -> (batch, units)."""
 
@@ -43,8 +47,8 @@ class Granularity(ABC):
         """Return only the kept dimensions of ``x``: what crosses a link."""
 
     @abstractmethod
-    def unpack(self, packed: Tensor, kept: Tensor, feature: tuple[int, ...]) -> Tensor:
-        """Put packed values back to their places, with zeros between them."""
+    def unpack(self, packed: Tensor, places: Tensor, feature: tuple[int, ...]) -> Tensor:
+        """Put packed values back where `places` says, with zeros between them."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,17 @@ class PerElement(Granularity):
     def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(feature)
 
+    def packed_shape(self, feature: tuple[int, ...], kept: int) -> tuple[int, ...]:
+        return (kept,)
+
     def pool(self, x: Tensor) -> Tensor:
         return x.flatten(1)
 
     def pack(self, x: Tensor, kept: Tensor) -> Tensor:
         return x.flatten(1).index_select(1, kept)
 
-    def unpack(self, packed: Tensor, kept: Tensor, feature: tuple[int, ...]) -> Tensor:
-        flat = packed.new_zeros(len(packed), prod(feature))
-        return flat.index_copy(1, kept, packed).view(-1, *feature)
+    def unpack(self, packed: Tensor, places: Tensor, feature: tuple[int, ...]) -> Tensor:
+        return F.pad(packed, (0, 1)).index_select(1, places).unflatten(1, feature)
 
 
 class _PerAxis(Granularity):
@@ -80,17 +86,20 @@ class _PerAxis(Granularity):
         axis = self._axis(len(feature) + 1) - 1
         return tuple(size if i == axis else 1 for i, size in enumerate(feature))
 
+    def packed_shape(self, feature: tuple[int, ...], kept: int) -> tuple[int, ...]:
+        axis = self._axis(len(feature) + 1) - 1
+        return tuple(kept if i == axis else size for i, size in enumerate(feature))
+
     def pool(self, x: Tensor) -> Tensor:
         return x if x.ndim == 2 else x.movedim(self._axis(x.ndim), 1).flatten(2).mean(2)
 
     def pack(self, x: Tensor, kept: Tensor) -> Tensor:
         return x.index_select(self._axis(x.ndim), kept)
 
-    def unpack(self, packed: Tensor, kept: Tensor, feature: tuple[int, ...]) -> Tensor:
+    def unpack(self, packed: Tensor, places: Tensor, feature: tuple[int, ...]) -> Tensor:
         axis = self._axis(packed.ndim)
-        shape = list(packed.shape)
-        shape[axis] = feature[axis - 1]
-        return packed.new_zeros(shape).index_copy(axis, kept, packed)
+        behind = packed.ndim - 1 - axis  # `pad` counts axes from the last
+        return F.pad(packed, (0, 0) * behind + (0, 1)).index_select(axis, places)
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,17 @@ class PerFeature(_PerAxis):
 
     def _axis(self, rank: int) -> int:
         return rank - 1
+
+
+def places(kept: Tensor, size: int) -> Tensor:
+    """Return where each of ``size`` dimensions stands among the kept ones; the dropped ones stand behind all.
+
+    >>> places(torch.tensor([1, 3]), 4).tolist()
+    [2, 0, 2, 1]
+    """
+    found = kept.new_full((size,), len(kept))
+    found[kept] = torch.arange(len(kept), device=kept.device)
+    return found
 
 
 def transmission_cost(phi: Tensor, p: float = 2.0) -> Tensor:
@@ -168,7 +188,7 @@ class Compression(nn.Module):
 
     def unpack(self, packed: Tensor) -> Tensor:
         """Undo `pack`: ``unpack(pack(x))`` equals ``forward(x)``."""
-        return self.over.unpack(packed, self.kept, self.feature)
+        return self.over.unpack(packed, places(self.kept, self.phi.numel()), self.feature)
 
     @property
     def mask(self) -> Tensor:

@@ -1,0 +1,101 @@
+"""All stages of a bundle in one process: the embedded default, and what islands over links are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.bundle import Bundle, Values
+from penstock.engines import Engine, OnnxRuntime
+from penstock.errors import ShapeError
+
+
+class Answers(NamedTuple):
+    """What became of each sample of a batch.
+
+    Attributes:
+        label: (batch,), `background` for what was stopped.
+        stopped_at: (batch,), the number of the gate that stopped it, counted from 0; -1 if none did.
+        scores: (batch, stages - 1), each gate's probability that the sample is of interest; NaN where it did not get,
+            and where there is no gate.
+        logits: (batch, classes), NaN for what was stopped.
+    """
+
+    label: np.ndarray
+    stopped_at: np.ndarray
+    scores: np.ndarray
+    logits: np.ndarray
+
+
+class Chain:
+    """The stages of a bundle, one behind the other: `GatedNetwork.predict` without torch.
+
+    Args:
+        engines: one a stage, where others than onnxruntime are to run them.
+        threads: that a stage may use.
+    """
+
+    def __init__(self, bundle: Bundle, *, engines: Sequence[Engine] | None = None, threads: int = 1):
+        self.manifest = bundle.manifest
+        self._engines = engines or engines_of(bundle, threads=threads)
+
+    def predict(self, x: np.ndarray) -> Answers:
+        """Classify a batch, and really stop: later stages see only the survivors."""
+        stages = self.manifest.stages
+        check_input(x, stages[0].takes)
+        batch, gates, classes = len(x), len(stages) - 1, len(self.manifest.labels)
+        label = np.full(batch, self.manifest.background)
+        stopped_at = np.full(batch, -1)
+        scores = np.full((batch, gates), np.nan, np.float32)
+        logits = np.full((batch, classes), np.nan, np.float32)
+        alive, values = np.arange(batch), x
+        for number, (stage, engine) in enumerate(zip(stages, self._engines, strict=True)):
+            if not len(alive):
+                return Answers(label, stopped_at, scores, logits)
+            values, said = engine.run(values)
+            if stage.gate is not None and said is not None:
+                scores[alive, number] = probability(said)
+                passed = said >= stage.gate.threshold
+                if not passed.all():
+                    stopped_at[alive[~passed]] = number
+                    alive, values = alive[passed], values[passed]
+        logits[alive] = values
+        label[alive] = values.argmax(1)
+        return Answers(label, stopped_at, scores, logits)
+
+
+def engines_of(bundle: Bundle, *, threads: int = 1) -> list[Engine]:
+    """Return an engine for each stage."""
+    return [
+        OnnxRuntime(graph, name=stage.file, threads=threads)
+        for graph, stage in zip(bundle.graphs, bundle.manifest.stages, strict=True)
+    ]
+
+
+def probability(logit: np.ndarray) -> np.ndarray:
+    """Return the sigmoid of logits, whatever their size.
+
+    >>> probability(np.array([-1000.0, 0.0, 1000.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return 0.5 * (1 + np.tanh(0.5 * logit))  # type: ignore[no-any-return]
+
+
+def check_input(x: np.ndarray, wanted: Values) -> None:
+    """Refuse what is not a batch of samples.
+
+    Raises:
+        ShapeError: for another shape or type, and for NaN and infinity.
+    """
+    if not isinstance(x, np.ndarray) or x.shape[1:] != wanted.shape or x.ndim < 2 or x.dtype != wanted.dtype:
+        came = f"shape {x.shape}, {x.dtype}" if isinstance(x, np.ndarray) else f"type {type(x).__name__}"
+        sizes = ", ".join(map(str, ("batch", *wanted.shape)))
+        raise ShapeError(f"an input of {came} came; this bundle takes an array ({sizes}), {wanted.dtype}.")
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        bad = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1)).tolist()
+        raise ShapeError(
+            f"NaN or infinity in samples {bad[:10]} of {len(x)}: a gate cannot judge them, and stopping them silently "
+            "would hide a broken sensor. Replace or drop these samples."
+        )

@@ -1,0 +1,44 @@
+"""Stages on onnxruntime."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.engines.engine import Output
+from penstock.errors import BundleError, MissingExtraError
+
+GATE = "gate"
+"""The name of a graph's second output."""
+
+
+class OnnxRuntime:
+    """One graph, ready to run.
+
+    Args:
+        graph: the content of its file.
+        name: of it, for errors.
+        threads: that one run may use, 0 for all there are. Devices have few, and threads that wait for work burn power.
+    """
+
+    def __init__(self, graph: bytes, *, name: str = "the graph", threads: int = 1):
+        try:
+            import onnxruntime as ort
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                "to run a bundle takes 'onnxruntime', which is not installed: pip install 'penstock[run]'."
+            ) from error
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 4  # what goes wrong is raised
+        try:
+            self._session = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's exceptions share no class of their own
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise BundleError(f"{name} is no graph that onnxruntime {ort.__version__} runs: {reason}") from error
+        self._input = self._session.get_inputs()[0].name
+        self._gated = any(output.name == GATE for output in self._session.get_outputs())
+
+    def run(self, values: np.ndarray) -> Output:
+        """Run the stage on a batch."""
+        out = self._session.run(None, {self._input: values})
+        return Output(out[0], out[1] if self._gated else None)
