@@ -20,9 +20,12 @@ from penstock import errors as errors
 from penstock.errors import MissingExtraError, PenstockError
 
 if TYPE_CHECKING:
+    from penstock.bundle import Bundle
     from penstock.calibration import calibrate
+    from penstock.chain import Chain
     from penstock.data.batches import class_counts
     from penstock.evaluation import Evaluation, evaluate
+    from penstock.exporting import Exported, Float32, Int8, export
     from penstock.layers import (
         Both,
         Compression,
@@ -47,7 +50,10 @@ if TYPE_CHECKING:
 _ROOMS = {
     "penstock.calibration": "calibrate",
     "penstock.data.batches": "class_counts",
+    "penstock.bundle": "Bundle",
+    "penstock.chain": "Chain",
     "penstock.evaluation": "Evaluation evaluate",
+    "penstock.exporting": "Exported Float32 Int8 export",
     "penstock.layers": "Both Compression CompressionOnly Drawn Gate GatedCompression GateOnly PerChannel "
     "PerElement PerFeature Thresholded",
     "penstock.network": "Certificate GatedNetwork GatedOutput Prediction",
@@ -57,14 +63,16 @@ _ROOMS = {
     "penstock.recipe": "Adam Machine",
     "penstock.training": "CollapseWarning GatedTraining History fit",
 }
+_EXTRAS = {"penstock.chain": "run", "penstock.exporting": "train,export"}
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 # fmt: off
 __all__ = [
-    "Adam", "Both", "Certificate", "CollapseWarning", "Compression", "CompressionOnly", "Cut", "Drawn", "Evaluation",
-    "Gate", "GateOnly", "GatedCompression", "GatedNetwork", "GatedOutput", "GatedTraining", "History", "Loss",
-    "Machine", "Objective", "PenstockError", "PerChannel", "PerElement", "PerFeature", "Prediction", "Thresholded",
-    "calibrate", "class_counts", "cuts", "errors", "evaluate", "fit", "gate", "load", "save", "ungate",
+    "Adam", "Both", "Bundle", "Certificate", "Chain", "CollapseWarning", "Compression", "CompressionOnly", "Cut",
+    "Drawn", "Evaluation", "Exported", "Float32", "Gate", "GateOnly", "GatedCompression", "GatedNetwork",
+    "GatedOutput", "GatedTraining", "History", "Int8", "Loss", "Machine", "Objective", "PenstockError", "PerChannel",
+    "PerElement", "PerFeature", "Prediction", "Thresholded", "calibrate", "class_counts", "cuts", "errors", "evaluate",
+    "export", "fit", "gate", "load", "save", "ungate",
 ]
 # fmt: on
 
@@ -77,8 +85,9 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("penstock"):
             raise
+        extra = _EXTRAS.get(_HOME[name], "train")
         raise MissingExtraError(
-            f"penstock.{name} needs {error.name!r}, which is not installed: pip install 'penstock[train]'."
+            f"penstock.{name} needs {error.name!r}, which is not installed: pip install 'penstock[{extra}]'."
         ) from error
 
 

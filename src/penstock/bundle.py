@@ -184,13 +184,13 @@ def read_manifest(folder: Path) -> Manifest:
     content = _content(path, LARGEST_MANIFEST)
     try:
         plain = json.loads(content)
-        newer = isinstance(plain["format"], int) and plain["format"] > FORMAT
-        if newer:
+        fields = _Fields(plain, "the manifest")
+        if fields.count("format") > FORMAT:
             raise BundleError(
-                f"{path} was written by Penstock {plain.get('penstock')} in format {plain['format']}; this one reads "
+                f"{path} was written by Penstock {fields.text('penstock')} in format {plain['format']}; this one reads "
                 f"up to {FORMAT}. Update Penstock."
             )
-        manifest = _manifest(_Fields(plain, "the manifest"))
+        manifest = _manifest(fields)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BundleError(f"{path} is damaged: {error!r}. Take another copy.") from error
     except _Wrong as wrong:

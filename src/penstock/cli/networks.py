@@ -28,7 +28,7 @@ from penstock.layers import (
 )
 from penstock.objective import Objective
 from penstock.recipe import Adam
-from penstock.report.tables import cuts_table, evaluation_tables, network_table
+from penstock.report.tables import cuts_table, evaluation_tables, export_tables, network_table
 
 ModelName = Annotated[str, typer.Option("--model", "-m", help="The network, as package.module:function.")]
 DataName = Annotated[str, typer.Option("--data", "-d", help="The data, as package.module:function.")]
@@ -201,6 +201,52 @@ def evaluate(
         measured.save(out)
     written = [] if plots is None else measured.plot(plots, net)
     show(as_json, measured.to_json(), *evaluation_tables(measured), *(line(f"Written: {path}") for path in written))
+
+
+def export(
+    network: Network,
+    model: ModelName,
+    data: DataName,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the bundle; an older one is replaced.")],
+    split: Annotated[
+        str, typer.Option(help="The part of the data on which decisions are compared with PyTorch's.")
+    ] = "validation",
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8",
+            help="Reckon in 8 bits. Ranges come from the training data; the promise is made anew on the part of "
+            "--split, and the decisions are compared on the test part.",
+        ),
+    ] = False,
+    half: Annotated[bool, typer.Option("--half", help="Let values cross links as 16-bit floats.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a bundle for devices: one static ONNX graph a stage, and a manifest.
+
+    Each stage is compared with PyTorch before anything is written, and so is what the network decides on data.
+
+    Example: `penstock export net.safetensors -m mine:network -d mine:data -o bundle/`
+    """
+    from penstock.exporting import Float32, Int8
+    from penstock.exporting import export as to_bundle
+
+    if int8 and half:
+        raise typer.BadParameter("--int8 and --half exclude each other: in 8 bits, 8 bits cross.")
+    sets = data_of(data)
+    part = part_of(sets, split)
+    example, _ = next(batches(part, batch_size=16))
+    precision = Int8(sets["train"], held_out=part) if int8 else Float32("float16" if half else "float32")
+    exported = to_bundle(
+        storage.load(network, model_of(model)),
+        example,
+        out,
+        precision=precision,
+        check_on=part_of(sets, "test") if int8 else part,
+        labels=sets.get("class_names"),
+        progress=not as_json,
+    )
+    show(as_json, exported.to_json(), *export_tables(exported), line(f"Written: {out}"))
 
 
 def _halves(kind: str, over: Granularity, masks: str, reads_all: bool) -> Halves:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.experiments.front import Trial
     from penstock.experiments.paper import Experiment
     from penstock.experiments.summary import Row, Spread
+    from penstock.exporting import Exported
     from penstock.network import GatedNetwork
     from penstock.surgery.cuts import Cut
 
@@ -69,6 +70,35 @@ def network_table(net: GatedNetwork) -> Table:
         payload = f"{layer.transmitted_values * FLOAT_BYTES:,}"
         table.add_row(str(i + 1), net.plan.at[i], count(macs), dims(layer.feature), kept, payload, wanted, threshold)
     return table
+
+
+def export_tables(exported: Exported) -> list[RenderableType]:
+    """Return a row for each exported stage, and what the network decides before and after."""
+    manifest = exported.bundle.manifest
+    columns = ("stage", ">MACs", ">file", ">crosses", ">bytes", ">threshold", ">error")
+    table = table_of(*columns, title=f"Bundle of {manifest.model}, {manifest.precision}, {manifest.id[:16]}")
+    for stage, error in zip(manifest.stages, exported.errors, strict=True):
+        gives, last = stage.gives, stage is manifest.stages[-1]
+        table.add_row(
+            stage.file,
+            count(stage.macs),
+            f"{stage.file_bytes:,}",
+            "" if last else f"{dims(gives.shape)} {gives.dtype}",
+            "" if last else f"{gives.payload_bytes:,}",
+            "" if stage.gate is None else f"{stage.gate.threshold:.4g}",
+            f"{error:.1e}",
+        )
+    table.caption = "error: of the stage in floats against PyTorch's, in parts of its largest output"
+    if manifest.promise is not None:
+        table.caption += f"\npromise: at most {manifest.promise.bound:.2%} of the positives are lost"
+    table.caption_justify = "left"
+    if exported.before is None or exported.after is None:
+        return [table]
+    decisions = table_of("decided", ">PyTorch", ">bundle", title="On the data given")
+    for name in ("accuracy", "early_stopping", "positive_lost_rate"):
+        values = (getattr(said, name) for said in (exported.before, exported.after))
+        decisions.add_row(name.replace("_", " "), *(f"{100 * value:.2f} %" for value in values))
+    return [table, decisions]
 
 
 def experiments_table(experiments: Iterable[Experiment]) -> Table:

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
@@ -77,6 +77,21 @@ class Exported:
     errors: tuple[float, ...]
     before: Decisions | None = None
     after: Decisions | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values, without the graphs."""
+        return {
+            "id": self.bundle.manifest.id,
+            "manifest": asdict(self.bundle.manifest),
+            "errors": list(self.errors),
+            "before": None if self.before is None else asdict(self.before),
+            "after": None if self.after is None else asdict(self.after),
+        }
+
+    def __str__(self) -> str:
+        from penstock.report.tables import export_tables, render
+
+        return render(*export_tables(self))
 
 
 def export(
