@@ -11,6 +11,7 @@
     ├── DataError           a data set that is missing or not what it should be
     ├── ExportError         a network that cannot be exported, or whose export computes something else
     ├── BundleError         a bundle that is missing, damaged, changed or newer
+    ├── WireError           bytes from a link that are no message, or not for this bundle
     └── MissingExtraError   a part of Penstock whose dependencies are not installed
 
 Each text says what came, what is allowed and what to do. Catch ``PenstockError`` to catch them all.
@@ -59,6 +60,10 @@ class ExportError(PenstockError):
 
 class BundleError(PenstockError):
     """A bundle that is missing, damaged, changed or newer."""
+
+
+class WireError(PenstockError):
+    """Bytes from a link that are no message, or not for this bundle."""
 
 
 class MissingExtraError(PenstockError, ImportError):
