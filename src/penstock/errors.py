@@ -12,6 +12,7 @@
     ├── ExportError         a network that cannot be exported, or whose export computes something else
     ├── BundleError         a bundle that is missing, damaged, changed or newer
     ├── WireError           bytes from a link that are no message, or not for this bundle
+    ├── DeliveryError       a buffer that is full, a link that cannot be used
     └── MissingExtraError   a part of Penstock whose dependencies are not installed
 
 Each text says what came, what is allowed and what to do. Catch ``PenstockError`` to catch them all.
@@ -64,6 +65,10 @@ class BundleError(PenstockError):
 
 class WireError(PenstockError):
     """Bytes from a link that are no message, or not for this bundle."""
+
+
+class DeliveryError(PenstockError):
+    """A buffer that is full, or a link that cannot be used."""
 
 
 class MissingExtraError(PenstockError, ImportError):

@@ -1,0 +1,204 @@
+"""Whatever is cut, killed, repeated or late: each frame has one answer, or is reported once."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from penstock.delivery import DropOldest, Inbox, Key, Known, New, Outbox, Pending, Wait, is_late, key_of
+from penstock.errors import DeliveryError, StorageError
+from penstock.journal import START, FileJournal
+from penstock.wire import Answer, Frame
+
+
+@pytest.fixture
+def journal():
+    """Opens journals, and closes them at the end."""
+    opened = []
+    yield lambda path: opened.append(FileJournal(path)) or opened[-1]
+    for one in opened:
+        one.close()
+
+
+def frame(sequence, *, stream=7, payload=b"abc", captured_us=0, deadline_ms=0) -> Frame:
+    return Frame(1, stream, sequence, captured_us, payload, deadline_ms=deadline_ms)
+
+
+class Boxes(RuleBasedStateMachine):
+    """An outbox against a list: what is kept, in which order it is sent, and that nothing is lost or said twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.box = Outbox(4, DropOldest())
+        self.waiting, self.flying, self.done, self.dropped, self.last = [], [], [], [], 0
+
+    @rule(deadline_ms=st.sampled_from([0, 0, 1, 3]))
+    def put(self, deadline_ms):
+        self.last += 1
+        lost = self.box.put(frame(self.last, captured_us=1000 * self.last, deadline_ms=deadline_ms))
+        expected = None
+        if len(self.waiting) + len(self.flying) >= 4:
+            expected = (self.waiting or self.flying).pop(0)
+            self.dropped.append(expected.sequence)
+        assert (lost and lost.sequence) == (expected and expected.sequence)
+        self.waiting.append(frame(self.last, captured_us=1000 * self.last, deadline_ms=deadline_ms))
+
+    @rule()
+    def put_again(self):
+        for known in self.waiting + self.flying:
+            assert self.box.put(known) is None
+
+    @rule(window=st.integers(1, 3))
+    def take(self, window):
+        taken = self.box.take(window)
+        if self.waiting and len(self.flying) < window:
+            assert taken == self.waiting[0]
+            self.flying.append(self.waiting.pop(0))
+        else:
+            assert taken is None
+
+    @rule(data=st.data())
+    def answer(self, data):
+        sequence = data.draw(st.integers(1, self.last + 1))
+        every = {one.sequence: one for one in self.waiting + self.flying}
+        settled = self.box.settle(Key(7, sequence))
+        assert settled == every.get(sequence)
+        if settled:
+            self.done.append(sequence)
+            self.waiting = [one for one in self.waiting if one != settled]
+            self.flying = [one for one in self.flying if one != settled]
+
+    @rule()
+    def cut(self):
+        assert self.box.resend() == len(self.flying)
+        self.waiting, self.flying = self.flying + self.waiting, []
+
+    @rule(later=st.integers(0, 6))
+    def wait(self, later):
+        now = 1000 * (self.last + later)
+        late = self.box.late(now)
+        assert sorted(late) == sorted(one for one in self.waiting + self.flying if is_late(one, now))
+        self.dropped += [one.sequence for one in late]
+        self.waiting = [one for one in self.waiting if one not in late]
+        self.flying = [one for one in self.flying if one not in late]
+
+    @invariant()
+    def each_frame_is_in_one_place(self):
+        kept = [one.sequence for one in self.waiting + self.flying]
+        assert len(self.box) == len(kept) <= 4 and self.box.flying == len(self.flying)
+        assert sorted(kept + self.done + self.dropped) == list(range(1, self.last + 1))
+
+
+TestBoxes = Boxes.TestCase
+TestBoxes.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_a_full_buffer_makes_who_fills_it_wait():
+    box = Outbox(2, Wait())
+    box.put(frame(1))
+    assert not box.full
+    box.put(frame(2))
+    assert box.full
+    with pytest.raises(DeliveryError, match="a buffer of 2 frames is full: wait for an answer before the next"):
+        box.put(frame(3))
+    assert [one.sequence for one in box.empty()] == [1, 2] and not len(box)
+    with pytest.raises(DeliveryError, match="a buffer for 0 frames is not possible"):
+        Outbox(0)
+
+
+def test_what_a_receiver_has_seen_it_recognises():
+    inbox = Inbox(memory=2)
+    assert inbox.receive(frame(1)) == New() and inbox.receive(frame(1)) == Pending() and len(inbox) == 1
+    answers = [Answer(7, sequence, 0) for sequence in (1, 2, 3)]
+    inbox.answer(answers[0])
+    assert inbox.receive(frame(1)) == Known(answers[0]) and len(inbox) == 0
+    inbox.answer(answers[1])
+    inbox.answer(answers[2])
+    assert inbox.receive(frame(1)) == New(), "what is forgotten is worked on again, and gets the same answer"
+    assert inbox.receive(frame(1, stream=8)) == New(), "another stream is another frame"
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 10**6), capacity=st.integers(1, 6), memory=st.integers(1, 6), cuts=st.floats(0, 0.4))
+def test_over_a_link_that_is_cut_each_frame_is_answered_once(seed, capacity, memory, cuts):
+    """A sender, a receiver that may be killed, and messages that get lost on the way, driven at random."""
+    draw = random.Random(seed)
+    box, inbox = Outbox(capacity, Wait()), Inbox(memory)
+    todo, up, down, said = list(range(30)), [], [], []
+    while len(said) < 30:
+        step = draw.random()
+        if step < cuts:  # the link is cut: all that is on the way is lost
+            up, down = [], []
+            box.resend()
+            if draw.random() < 0.5:  # because the receiver was killed
+                inbox = Inbox(memory)
+        elif step < cuts + 0.2 and todo and not box.full:
+            box.put(frame(todo.pop(0)))
+        elif step < cuts + 0.4 and (taken := box.take(3)) is not None:
+            up.append(taken)
+        elif step < cuts + 0.6 and up:
+            known = inbox.receive(up.pop(0))
+            if isinstance(known, Known):
+                down.append(known.answer)
+        elif step < cuts + 0.8 and len(inbox):
+            key = draw.choice(sorted(inbox._pending))
+            inbox.answer(Answer(*key, label=key.sequence % 5))
+            down.append(Answer(*key, label=key.sequence % 5))
+        elif down:
+            answer = down.pop(draw.randrange(len(down)))
+            if box.settle(key_of(answer)) is not None:
+                said.append(answer)
+    assert sorted(answer.sequence for answer in said) == list(range(30))
+    assert all(answer.label == answer.sequence % 5 for answer in said)
+
+
+def test_a_journal_has_what_was_kept_and_not_settled(journal, tmp_path):
+    path = tmp_path / "frames.journal"
+    box = Outbox(10, journal=journal(path))
+    for sequence in range(5):
+        box.put(frame(sequence, payload=bytes([sequence]) * 100))
+    box.take(5)
+    box.settle(Key(7, 0))
+    box.settle(Key(7, 3))
+    again = Outbox(10, journal=journal(path))  # the other was killed: nothing closed it
+    assert [one.sequence for one in iter(lambda: again.take(9), None)] == [1, 2, 4]
+    assert journal(path).kept()[0] == frame(1, payload=b"\x01" * 100)
+
+
+def test_a_record_that_a_kill_cut_off_is_left_out(journal, tmp_path):
+    path = tmp_path / "frames.journal"
+    first = journal(path)
+    for sequence in range(3):
+        first.keep(frame(sequence))
+    whole = path.read_bytes()
+    sizes = []
+    for length in range(len(START), len(whole) + 1):
+        path.write_bytes(whole[:length])
+        sizes.append(len(journal(path).kept()))
+    assert sizes == sorted(sizes) and sizes[0] == 0 and sizes[-1] == 3
+    path.write_bytes(whole[:-2])
+    again = journal(path)
+    again.keep(frame(9))
+    assert [one.sequence for one in journal(path).kept()] == [0, 1, 9], "what comes behind it is found again"
+
+
+def test_a_journal_does_not_grow_for_ever(journal, tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.journal.SLACK", 1000)
+    path = tmp_path / "frames.journal"
+    box = Outbox(3, DropOldest(), journal(path))
+    for sequence in range(500):
+        box.put(frame(sequence, payload=bytes(200)))
+        assert path.stat().st_size < 3000
+    assert [one.sequence for one in journal(path).kept()] == [497, 498, 499]
+
+
+def test_a_file_that_is_no_journal_is_not_touched(journal, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("mine")
+    with pytest.raises(StorageError, match=r"notes.txt is no journal of frames: choose another file, or move it away"):
+        journal(path)
+    assert path.read_text() == "mine"
+    with pytest.raises(StorageError, match="could not be"):
+        journal(tmp_path / "notes.txt" / "inside")
