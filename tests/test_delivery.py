@@ -33,6 +33,7 @@ class Boxes(RuleBasedStateMachine):
         super().__init__()
         self.box = Outbox(4, DropOldest())
         self.waiting, self.flying, self.done, self.dropped, self.last = [], [], [], [], 0
+        self.accepted = set()
 
     @rule(deadline_ms=st.sampled_from([0, 0, 1, 3]))
     def put(self, deadline_ms):
@@ -40,7 +41,10 @@ class Boxes(RuleBasedStateMachine):
         lost = self.box.put(frame(self.last, captured_us=1000 * self.last, deadline_ms=deadline_ms))
         expected = None
         if len(self.waiting) + len(self.flying) >= 4:
-            expected = (self.waiting or self.flying).pop(0)
+            expected = (
+                min(self.waiting or self.flying, key=lambda one: one.sequence) if not self.waiting else self.waiting[0]
+            )
+            (self.waiting or self.flying).remove(expected)
             self.dropped.append(expected.sequence)
         assert (lost and lost.sequence) == (expected and expected.sequence)
         self.waiting.append(frame(self.last, captured_us=1000 * self.last, deadline_ms=deadline_ms))
@@ -53,9 +57,10 @@ class Boxes(RuleBasedStateMachine):
     @rule(window=st.integers(1, 3))
     def take(self, window):
         taken = self.box.take(window)
-        if self.waiting and len(self.flying) < window:
+        if self.waiting and len([one for one in self.flying if one.sequence not in self.accepted]) < window:
             assert taken == self.waiting[0]
             self.flying.append(self.waiting.pop(0))
+            self.accepted.discard(taken.sequence)
         else:
             assert taken is None
 
@@ -70,10 +75,19 @@ class Boxes(RuleBasedStateMachine):
             self.waiting = [one for one in self.waiting if one != settled]
             self.flying = [one for one in self.flying if one != settled]
 
+    @rule(data=st.data())
+    def accept(self, data):
+        sequence = data.draw(st.integers(1, self.last + 1))
+        self.box.accept(Key(7, sequence))
+        if sequence in [one.sequence for one in self.flying]:
+            self.accepted.add(sequence)
+
     @rule()
     def cut(self):
         assert self.box.resend() == len(self.flying)
-        self.waiting, self.flying = self.flying + self.waiting, []
+        self.waiting = sorted(self.flying, key=lambda one: one.sequence) + self.waiting
+        self.flying = []
+        self.accepted.clear()
 
     @rule(later=st.integers(0, 6))
     def wait(self, later):
@@ -87,7 +101,8 @@ class Boxes(RuleBasedStateMachine):
     @invariant()
     def each_frame_is_in_one_place(self):
         kept = [one.sequence for one in self.waiting + self.flying]
-        assert len(self.box) == len(kept) <= 4 and self.box.flying == len(self.flying)
+        flying = [one for one in self.flying if one.sequence not in self.accepted]
+        assert len(self.box) == len(kept) <= 4 and self.box.flying == len(flying)
         assert sorted(kept + self.done + self.dropped) == list(range(1, self.last + 1))
 
 

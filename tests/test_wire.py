@@ -26,6 +26,7 @@ DOWNS = st.one_of(
     st.builds(wire.Dropped, U64, U64, st.sampled_from(wire.Reason)),
     st.builds(wire.Refused, st.sampled_from(wire.Fault), st.text(max_size=30), U64, U64),
     st.builds(wire.Goodbye, st.text(max_size=30)),
+    st.builds(wire.Accepted, U64, U64),
 )
 
 

@@ -61,7 +61,7 @@ class Journal(Protocol):
 
 
 class Outbox:
-    """Frames that wait to be sent, or for their answer.
+    """Frames that wait to be sent, that are on their way, or that were accepted and wait for their answer.
 
     Args:
         capacity: frames at most.
@@ -77,6 +77,7 @@ class Outbox:
         self._frames: OrderedDict[Key, Frame] = OrderedDict()
         self._waiting: deque[Key] = deque()
         self._flying: OrderedDict[Key, None] = OrderedDict()
+        self._accepted: OrderedDict[Key, None] = OrderedDict()
         for frame in () if journal is None else journal.kept():
             self._frames[key_of(frame)] = frame
             self._waiting.append(key_of(frame))
@@ -94,7 +95,7 @@ class Outbox:
 
     @property
     def flying(self) -> int:
-        """How many were sent and have no answer yet."""
+        """How many were sent, and are neither accepted nor answered."""
         return len(self._flying)
 
     def put(self, frame: Frame) -> Frame | None:
@@ -109,7 +110,7 @@ class Outbox:
         if self.full:
             if isinstance(self.when_full, Wait):
                 raise DeliveryError(f"a buffer of {self.capacity} frames is full: wait for an answer before the next.")
-            dropped = self._remove(self._waiting[0] if self._waiting else next(iter(self._flying)))
+            dropped = self._remove(self._waiting[0] if self._waiting else next(iter(self._frames)))
         self._frames[key] = frame
         self._waiting.append(key)
         if self._journal is not None:
@@ -117,12 +118,18 @@ class Outbox:
         return dropped
 
     def take(self, window: int) -> Frame | None:
-        """Return the next frame to send; None while there is none, or ``window`` of them have no answer yet."""
+        """Return the next frame to send; None while there is none, or ``window`` of them are on their way."""
         if not self._waiting or len(self._flying) >= window:
             return None
         key = self._waiting.popleft()
         self._flying[key] = None
         return self._frames[key]
+
+    def accept(self, key: Key) -> None:
+        """Note that a frame arrived: it is no longer on its way, and is kept all the same until it is answered."""
+        if key in self._flying:
+            del self._flying[key]
+            self._accepted[key] = None
 
     def settle(self, key: Key) -> Frame | None:
         """Forget a frame that has its answer; return it, or None if it is not known: it was settled before."""
@@ -130,10 +137,11 @@ class Outbox:
 
     def resend(self) -> int:
         """Let all that was sent without an answer be sent again, first of all and in order; return how many."""
-        count = len(self._flying)
-        self._waiting.extendleft(reversed(self._flying))
+        again = [key for key in self._frames if key in self._flying or key in self._accepted]
+        self._waiting.extendleft(reversed(again))
         self._flying.clear()
-        return count
+        self._accepted.clear()
+        return len(again)
 
     def late(self, now_us: int) -> list[Frame]:
         """Forget and return the frames whose deadline has passed."""
@@ -147,6 +155,8 @@ class Outbox:
     def _remove(self, key: Key) -> Frame:
         if key in self._flying:
             del self._flying[key]
+        elif key in self._accepted:
+            del self._accepted[key]
         else:
             self._waiting.remove(key)
         if self._journal is not None:

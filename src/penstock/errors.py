@@ -12,7 +12,8 @@
     ├── ExportError         a network that cannot be exported, or whose export computes something else
     ├── BundleError         a bundle that is missing, damaged, changed or newer
     ├── WireError           bytes from a link that are no message, or not for this bundle
-    ├── DeliveryError       a buffer that is full, a link that cannot be used
+    ├── DeliveryError       a buffer that is full, an island that cannot be set up so
+    ├── LinkError           a link that is broken, or that nobody answers at
     └── MissingExtraError   a part of Penstock whose dependencies are not installed
 
 Each text says what came, what is allowed and what to do. Catch ``PenstockError`` to catch them all.
@@ -68,7 +69,11 @@ class WireError(PenstockError):
 
 
 class DeliveryError(PenstockError):
-    """A buffer that is full, or a link that cannot be used."""
+    """A buffer that is full, or an island that cannot be set up so."""
+
+
+class LinkError(PenstockError):
+    """A link that is broken, or that nobody answers at."""
 
 
 class MissingExtraError(PenstockError, ImportError):

@@ -1,7 +1,8 @@
 """Messages on a link, as bytes: protobuf, so that a phone has a client of its own. docs/wire.md specifies them.
 
     who sends frames says:      Hello, then Frame after Frame
-    who receives them says:     Welcome, then for each Frame one Answer, Dropped or Refused; Goodbye before it ends
+    who receives them says:     Welcome, then for each Frame perhaps Accepted, and one Answer, Dropped or Refused;
+                                Goodbye before it ends
 
 The messages are listed once, in `SCHEMA`. The classes that protobuf reads and writes with are made from it when this
 module is imported, and so is the text of a .proto file (`proto_file`): nothing generated is kept that could grow old.
@@ -94,7 +95,7 @@ class Frame(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The first message of a receiver: it takes frames, so many without an answer at a time."""
+    """The first message of a receiver: it takes frames, so many at a time that are neither accepted nor answered."""
 
     window: int
     version: int = VERSION
@@ -118,6 +119,13 @@ class Answer(NamedTuple):
     scores: tuple[float, ...] = ()
     logits: tuple[float, ...] = ()
     audit: bool = False
+
+
+class Accepted(NamedTuple):
+    """A frame that has no answer yet, but is in good hands: it passed here, and waits for the next island."""
+
+    stream: int
+    sequence: int
 
 
 class Dropped(NamedTuple):
@@ -146,7 +154,7 @@ class Goodbye(NamedTuple):
 Up: TypeAlias = Hello | Frame
 """What a sender of frames says."""
 
-Down: TypeAlias = Welcome | Answer | Dropped | Refused | Goodbye
+Down: TypeAlias = Welcome | Answer | Dropped | Refused | Goodbye | Accepted
 """What a receiver of frames says."""
 
 # name of a message -> (field, number, type)
@@ -175,6 +183,7 @@ SCHEMA: dict[str, tuple[tuple[str, int, str], ...]] = {
     "Dropped": (("stream", 1, "fixed64"), ("sequence", 2, "uint64"), ("reason", 3, "uint32")),
     "Refused": (("fault", 1, "uint32"), ("text", 2, "string"), ("stream", 3, "fixed64"), ("sequence", 4, "uint64")),
     "Goodbye": (("text", 1, "string"),),
+    "Accepted": (("stream", 1, "fixed64"), ("sequence", 2, "uint64")),
 }
 
 # a message that is one of others -> (field, number, message)
@@ -186,6 +195,7 @@ EITHER: dict[str, tuple[tuple[str, int, str], ...]] = {
         ("dropped", 3, "Dropped"),
         ("refused", 4, "Refused"),
         ("goodbye", 5, "Goodbye"),
+        ("accepted", 6, "Accepted"),
     ),
 }
 
@@ -302,7 +312,7 @@ def _classes() -> dict[str, Any]:
 
 _CLASSES = _classes()
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Hello, Frame, Welcome, Answer, Dropped, Refused, Goodbye)
+    kind.__name__: kind for kind in (Hello, Frame, Welcome, Answer, Dropped, Refused, Goodbye, Accepted)
 }
 _HOMES = {_KINDS[kind]: (field, _CLASSES[whole]) for whole, choices in EITHER.items() for field, _, kind in choices}
 _READERS = {field: _KINDS[kind] for choices in EITHER.values() for field, _, kind in choices}

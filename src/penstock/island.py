@@ -1,0 +1,350 @@
+"""An island runs one stage: it receives frames, stops them or sends them on, and gives answers back.
+
+    sender ═══▶ meet ──▶ work ──▶ gate ──▶ Sender ═══▶ the next island
+           ◀═══ answers ◀───────────┘◀── settled ◀═══
+
+It keeps nothing that a kill would lose: who sent a frame has it until it is answered, and sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.bundle import Bundle
+from penstock.chain import probability
+from penstock.delivery import Inbox, Key, Known, New, Outbox, is_late, key_of
+from penstock.engines import Engine, OnnxRuntime
+from penstock.errors import DeliveryError, LinkError, WireError
+from penstock.links.connection import Connection, Dial
+from penstock.sender import Backoff, Sender, now_us
+from penstock.wire import (
+    VERSION,
+    Accepted,
+    Answer,
+    Down,
+    Dropped,
+    Fault,
+    Frame,
+    Goodbye,
+    Hello,
+    Reason,
+    Refused,
+    Welcome,
+    decode_up,
+    encode,
+    values_of,
+    with_payload,
+)
+
+QUICK_S = 0.002
+"""A stage that takes less runs where messages are read: a thread of its own would take longer to be woken."""
+
+
+@dataclass
+class Counts:
+    """What an island has done since it started."""
+
+    frames: int = 0
+    duplicates: int = 0
+    stopped: int = 0
+    forwarded: int = 0
+    answered: int = 0
+    received_bytes: int = 0
+    forwarded_bytes: int = 0
+    dropped: dict[Reason, int] = field(default_factory=dict)
+    refused: dict[Fault, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Onward:
+    """Where frames that pass are sent.
+
+    Attributes:
+        dial: connects to the next island.
+        outbox: keeps what has no answer from there yet.
+        deflate: write payloads deflated where that is smaller.
+    """
+
+    dial: Dial
+    outbox: Outbox
+    deflate: bool = False
+    backoff: Backoff = Backoff()
+
+
+class Island:
+    """One stage of a bundle, between those before it and the one behind.
+
+    Args:
+        stage: its number, counted from 1.
+        onward: where to send what passes; None for the last stage.
+        window: how many frames of a sender may be on their way, neither accepted nor answered.
+        memory: how many answers are remembered, to say them again to who did not get them.
+        batch: how many frames are run at once, if so many wait.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        stage: int,
+        *,
+        onward: Onward | None = None,
+        engine: Engine | None = None,
+        window: int = 64,
+        memory: int = 1024,
+        batch: int = 16,
+        threads: int = 1,
+    ):
+        stages = bundle.manifest.stages
+        if not 1 <= stage <= len(stages):
+            raise DeliveryError(f"there is no stage {stage}: this bundle has stages 1 to {len(stages)}.")
+        if (onward is None) != (stage == len(stages)):
+            raise DeliveryError(
+                f"stage {stage} of {len(stages)} is the last and sends nothing on."
+                if onward is not None
+                else f"stage {stage} of {len(stages)} must know the next island's address."
+            )
+        self.manifest, self.number, self.stage = bundle.manifest, stage, stages[stage - 1]
+        self.counts = Counts()
+        self.seconds: list[float] = []
+        self._id = bytes.fromhex(self.manifest.id)
+        self._short = int.from_bytes(self._id[:8], "big")
+        self._engine = engine or OnnxRuntime(bundle.graphs[stage - 1], name=self.stage.file, threads=threads)
+        self._window, self._batch = window, batch
+        self._inbox = Inbox(memory)
+        self._peers: dict[Key, _Peer] = {}
+        self._scores: dict[Key, tuple[float, ...]] = {}
+        self._work: asyncio.Queue[tuple[Frame, np.ndarray]] = asyncio.Queue(window)
+        self._meeting: set[_Peer] = set()
+        self._leaving = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"stage-{stage}")
+        self._slow = False
+        self._onward = onward
+        self._sender: Sender | None = None
+        if onward is not None:
+            hello = Hello(self._id, stage + 1)
+            self._sender = Sender(onward.dial, hello, onward.outbox, self._settled, backoff=onward.backoff)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the next island is there; for the last one always."""
+        return self._sender is None or self._sender.connected
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        tasks = [asyncio.ensure_future(self._working())]
+        if self._sender is not None:
+            tasks.append(asyncio.ensure_future(self._sender.run()))
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def drain(self, within_s: float) -> bool:
+        """Take no more frames, and answer what is here; return whether all of it was answered in time."""
+        self._leaving = True
+        for peer in self._meeting:
+            peer.say(Goodbye("this island is about to end"))
+        try:
+            await asyncio.wait_for(self._answered(), within_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            return False
+        return True
+
+    async def meet(self, connection: Connection) -> None:
+        """Take frames from one sender, until the connection ends."""
+        peer = _Peer(connection)
+        try:
+            if await self._greeted(connection, peer):
+                self._meeting.add(peer)
+                while (content := await connection.receive()) is not None:
+                    await self._take(content, peer)
+        finally:
+            self._meeting.discard(peer)
+            await peer.close()
+
+    async def _greeted(self, connection: Connection, peer: _Peer) -> bool:
+        content = await connection.receive()
+        if content is None:
+            return False
+        try:
+            hello = decode_up(content)
+        except WireError as error:
+            return self._refuse(peer, Fault.GARBAGE, str(error))
+        if not isinstance(hello, Hello):
+            return self._refuse(peer, Fault.UNEXPECTED, "the first message of a sender is Hello.")
+        if hello.version != VERSION:
+            text = f"protocol {hello.version} came; this island speaks {VERSION}."
+            return self._refuse(peer, Fault.WRONG_VERSION, text)
+        if hello.bundle != self._id:
+            text = f"frames for bundle {hello.bundle[:8].hex()} came; this island runs {self._id[:8].hex()}."
+            return self._refuse(peer, Fault.FOREIGN_BUNDLE, text)
+        if hello.stage != self.number:
+            return self._refuse(peer, Fault.WRONG_STAGE, f"frames for stage {hello.stage} came; this is {self.number}.")
+        peer.say(Goodbye("this island is about to end") if self._leaving else Welcome(self._window))
+        return not self._leaving
+
+    def _refuse(self, peer: _Peer, fault: Fault, text: str, frame: Frame | None = None) -> bool:
+        self.counts.refused[fault] = self.counts.refused.get(fault, 0) + 1
+        peer.say(Refused(fault, text, *((0, 0) if frame is None else key_of(frame))))
+        return False
+
+    async def _take(self, content: bytes, peer: _Peer) -> None:
+        """Take a message: a new frame waits for its turn, which may make its sender wait."""
+        try:
+            frame = decode_up(content)
+        except WireError as error:
+            self._refuse(peer, Fault.GARBAGE, str(error))
+            return
+        if not isinstance(frame, Frame):
+            self._refuse(peer, Fault.UNEXPECTED, "a second Hello came.")
+            return
+        if frame.bundle != self._short:
+            self._refuse(peer, Fault.FOREIGN_BUNDLE, "a frame of another bundle came.", frame)
+            return
+        try:
+            values = self._values(frame)
+        except WireError as error:
+            self._refuse(peer, Fault.WRONG_SIZE, str(error), frame)
+            return
+        self.counts.frames += 1
+        self.counts.received_bytes += len(frame.payload)
+        known = self._inbox.receive(frame)
+        if isinstance(known, Known):
+            self.counts.duplicates += 1
+            peer.say(known.answer)
+            return
+        self._peers[key_of(frame)] = peer  # where it was last sent from is where its answer goes
+        if isinstance(known, New):
+            await self._work.put((frame, values))
+        else:
+            self.counts.duplicates += 1
+            if self._onward is not None and key_of(frame) in self._onward.outbox:
+                peer.say(Accepted(*key_of(frame)))
+
+    def _values(self, frame: Frame) -> np.ndarray:
+        takes = self.stage.takes
+        values = np.frombuffer(values_of(frame, takes.payload_bytes), takes.dtype).reshape(takes.shape)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise WireError("NaN or infinity came in a payload.")
+        return values
+
+    async def _working(self) -> None:
+        while True:
+            batch = [await self._work.get()]
+            while not self._work.empty() and len(batch) < self._batch:
+                batch.append(self._work.get_nowait())
+            late = [is_late(frame, now_us()) for frame, _ in batch]
+            for (frame, _), is_late_ in zip(batch, late, strict=True):
+                if is_late_:
+                    self._answer(Dropped(*key_of(frame), Reason.TOO_LATE))
+            batch = [one for one, is_late_ in zip(batch, late, strict=True) if not is_late_]
+            if batch:
+                await self._run_stage([frame for frame, _ in batch], np.stack([values for _, values in batch]))
+
+    async def _run_stage(self, frames: list[Frame], values: np.ndarray) -> None:
+        began = time.perf_counter()
+        try:
+            if self._slow:
+                out = await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.run, values)
+            else:
+                out = self._engine.run(values)
+        except Exception:  # of an engine, of any kind: these frames get no answer, and the island goes on
+            for frame in frames:
+                self._answer(Dropped(*key_of(frame), Reason.FAILED))
+            return
+        took = time.perf_counter() - began
+        self._slow = took > QUICK_S
+        self.seconds.append(took / len(frames))
+        del self.seconds[:-1000]
+        for i, frame in enumerate(frames):
+            await self._decide(frame, out.values[i], None if out.gate is None else float(out.gate[i]))
+
+    async def _decide(self, frame: Frame, values: np.ndarray, logit: float | None) -> None:
+        """Answer a frame, or send it on."""
+        key, rule = key_of(frame), self.stage.gate
+        score: tuple[float, ...] = () if logit is None else (float(probability(np.float64(logit))),)
+        if rule is not None and logit is not None and logit < rule.threshold:
+            self.counts.stopped += 1
+            self._answer(Answer(*key, self.manifest.background, self.number, score, (), frame.audit))
+        elif self._sender is None or self._onward is None:
+            logits = tuple(float(value) for value in values)
+            self._answer(Answer(*key, int(values.argmax()), 0, score, logits, frame.audit))
+        else:
+            self._scores[key] = score
+            onward = with_payload(frame, values.tobytes(), deflate=self._onward.deflate)
+            self.counts.forwarded += 1
+            self.counts.forwarded_bytes += len(onward.payload)
+            await self._sender.send(onward)
+            if key in self._peers:  # it may have been answered while it waited for room
+                self._peers[key].say(Accepted(*key))
+
+    def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
+        """Pass on what the next island says of a frame."""
+        scores = self._scores.pop(key_of(frame), ())
+        if isinstance(message, Answer):
+            message = message._replace(scores=(*scores, *message.scores))
+        self._answer(message)
+
+    def _answer(self, message: Answer | Dropped) -> None:
+        if isinstance(message, Dropped):
+            self.counts.dropped[message.reason] = self.counts.dropped.get(message.reason, 0) + 1
+        else:
+            self.counts.answered += 1
+        self._inbox.answer(message)
+        peer = self._peers.pop(key_of(message), None)
+        if peer is not None:
+            peer.say(message)
+
+    async def _answered(self) -> None:
+        while len(self._inbox):
+            await asyncio.sleep(0.01)
+        for peer in tuple(self._meeting):
+            await peer.said()
+
+
+class _Peer:
+    """A sender that is connected: what is said to it waits here, and is written in order."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self._queue: asyncio.Queue[Down] = asyncio.Queue()
+        self._writing = asyncio.ensure_future(self._write())
+
+    def say(self, message: Down) -> None:
+        """Say something, some time soon."""
+        self._queue.put_nowait(message)
+
+    async def said(self) -> None:
+        """Return when all of it was written."""
+        await self._queue.join()
+
+    async def close(self) -> None:
+        """Write what is left, and end the connection."""
+        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._queue.join(), 1.0)
+        self._writing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._writing
+        await self._connection.close()
+
+    async def _write(self) -> None:
+        broken = False
+        while True:
+            message = await self._queue.get()
+            if not broken:
+                try:
+                    await self._connection.send(encode(message))
+                except LinkError:
+                    broken = True  # what is not said is asked again
+            self._queue.task_done()

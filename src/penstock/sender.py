@@ -1,0 +1,178 @@
+"""Send frames over a link that may break, until each has its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.delivery import DropOldest, Key, Outbox, key_of
+from penstock.errors import LinkError, WireError
+from penstock.links.connection import Connection, Dial
+from penstock.wire import (
+    Accepted,
+    Answer,
+    Down,
+    Dropped,
+    Frame,
+    Goodbye,
+    Hello,
+    Reason,
+    Refused,
+    Welcome,
+    decode_down,
+    encode,
+)
+
+LOOK_S = 0.05
+"""How often deadlines are looked at."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How long to wait before the next attempt: twice as long each time, by chance somewhat less, up to a limit."""
+
+    first_s: float = 0.05
+    most_s: float = 5.0
+
+    def after(self, failures: int) -> float:
+        """Return the pause after so many failures in a row."""
+        return min(self.most_s, self.first_s * 2 ** min(failures, 30)) * random.uniform(0.5, 1)
+
+
+class Sender:
+    """Keeps frames until they are answered; connects, and connects again.
+
+    Args:
+        dial: makes a connection to the next island.
+        hello: what is said first.
+        outbox: where frames are kept.
+        settled: told once of each frame that has an answer, or will get none.
+
+    Attributes:
+        connected: whether the next island is there.
+        resent: frames that were sent again.
+        refusal: why the next island does not want us; None as long as it does.
+    """
+
+    def __init__(
+        self,
+        dial: Dial,
+        hello: Hello,
+        outbox: Outbox,
+        settled: Callable[[Frame, Answer | Dropped], None],
+        *,
+        backoff: Backoff = Backoff(),
+    ):
+        self._dial, self._hello, self._outbox, self._settled, self._backoff = dial, hello, outbox, settled, backoff
+        self._something = asyncio.Event()  # to send
+        self._room = asyncio.Event()
+        self._leaving = False  # the next island said goodbye
+        self.connected = False
+        self.resent = 0
+        self.refusal: str | None = None
+
+    async def send(self, frame: Frame) -> None:
+        """Take a frame; waits while the buffer is full, unless that drops its oldest."""
+        while self._outbox.full and not isinstance(self._outbox.when_full, DropOldest):
+            self._room.clear()
+            await self._room.wait()
+        dropped = self._outbox.put(frame)
+        if dropped is not None:
+            self._settled(dropped, Dropped(*key_of(dropped), Reason.BUFFER_FULL))
+        self._something.set()
+
+    async def run(self) -> None:
+        """Connect and send, for ever."""
+        looking = asyncio.ensure_future(self._look_at_deadlines())
+        failures = 0
+        try:
+            while True:
+                try:
+                    connection = await self._dial()
+                except LinkError:
+                    failures += 1
+                else:
+                    failures = 0 if await self._over(connection) else failures + 1
+                await asyncio.sleep(self._backoff.after(failures))
+        finally:
+            looking.cancel()
+
+    async def drained(self) -> None:
+        """Return when no frame is left without an answer."""
+        while len(self._outbox):
+            self._room.clear()
+            await self._room.wait()
+
+    def give_up(self, reason: Reason) -> None:
+        """Report all that is left as dropped."""
+        for frame in self._outbox.empty():
+            self._settled(frame, Dropped(*key_of(frame), reason))
+
+    async def _over(self, connection: Connection) -> bool:
+        """Send over one connection until it breaks; return whether it was of any use."""
+        writing: asyncio.Future[None] | None = None
+        try:
+            await connection.send(encode(self._hello))
+            welcome = await self._heard(connection)
+            if not isinstance(welcome, Welcome):
+                self.refusal = welcome.text if isinstance(welcome, Refused) else None
+                return False
+            self.connected, self.refusal, self._leaving = True, None, False
+            writing = asyncio.ensure_future(self._write(connection, max(1, welcome.window)))
+            while (message := await self._heard(connection)) is not None:
+                self._hear(message)
+            return True
+        except (LinkError, WireError):
+            return self.connected
+        finally:
+            self.connected = False
+            if writing is not None:
+                writing.cancel()
+                with contextlib.suppress(asyncio.CancelledError, LinkError):
+                    await writing
+            self.resent += self._outbox.resend()
+            self._something.set()
+            await connection.close()
+
+    async def _write(self, connection: Connection, window: int) -> None:
+        while True:
+            while not self._leaving and (frame := self._outbox.take(window)) is not None:
+                await connection.send(encode(frame))
+            self._something.clear()
+            await self._something.wait()
+
+    async def _heard(self, connection: Connection) -> Down | None:
+        content = await connection.receive()
+        return None if content is None else decode_down(content)
+
+    def _hear(self, message: Down) -> None:
+        if isinstance(message, Refused) and message.sequence + message.stream:
+            message = Dropped(message.stream, message.sequence, Reason.FAILED)
+        if isinstance(message, Goodbye):
+            self._leaving = True  # no more to this one, but what it has it still answers
+        if isinstance(message, Accepted):
+            self._outbox.accept(Key(*message))
+            self._something.set()  # the window has room again
+        if isinstance(message, (Answer, Dropped)):
+            frame = self._outbox.settle(key_of(message))
+            if frame is not None:
+                self._settled(frame, message)
+                self._room.set()
+                self._something.set()
+
+    async def _look_at_deadlines(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for frame in self._outbox.late(now_us()):
+                self._settled(frame, Dropped(*key_of(frame), Reason.TOO_LATE))
+                self._room.set()
+                self._something.set()
+
+
+def now_us() -> int:
+    """Return the time in microseconds since 1970."""
+    return time.time_ns() // 1000

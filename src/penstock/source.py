@@ -1,0 +1,87 @@
+"""Where frames come from: a stream of samples to the first island, and one answer for each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from types import TracebackType
+
+import numpy as np
+
+from penstock.bundle import Manifest
+from penstock.chain import check_input
+from penstock.delivery import Key, Outbox, key_of
+from penstock.links.connection import Dial
+from penstock.sender import Backoff, Sender, now_us
+from penstock.wire import Answer, Dropped, Frame, Hello, Reason
+
+
+class Source:
+    """Asks a chain of islands about samples. Each gets one answer, whatever breaks on the way, or is reported dropped.
+
+        async with Source(manifest, dial) as source:
+            answer = await source.ask(sample)
+
+    Args:
+        dial: connects to the first island.
+        outbox: keeps samples until they are answered.
+        deadline_ms: so long after it was taken an answer to a sample is of use; 0 for ever.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        dial: Dial,
+        *,
+        outbox: Outbox | None = None,
+        deadline_ms: int = 0,
+        backoff: Backoff = Backoff(),
+    ):
+        self._takes = manifest.stages[0].takes
+        whole = bytes.fromhex(manifest.id)
+        self._short = int.from_bytes(whole[:8], "big")
+        self.stream = secrets.randbits(64)
+        self._next, self._deadline_ms = 0, deadline_ms
+        self._waiting: dict[Key, asyncio.Future[Answer | Dropped]] = {}
+        self.sender = Sender(
+            dial, Hello(whole, 1), Outbox(256) if outbox is None else outbox, self._settled, backoff=backoff
+        )
+
+    async def ask(self, sample: np.ndarray) -> Answer | Dropped:
+        """Send a sample, and return what became of it."""
+        return await (await self.submit(sample))
+
+    async def submit(self, sample: np.ndarray, *, captured_us: int | None = None) -> asyncio.Future[Answer | Dropped]:
+        """Send a sample, and return where its answer will be; waits while the buffer is full."""
+        check_input(sample[None], self._takes)
+        self._next += 1
+        frame = Frame(
+            self._short,
+            self.stream,
+            self._next,
+            now_us() if captured_us is None else captured_us,
+            np.ascontiguousarray(sample).tobytes(),
+            deadline_ms=self._deadline_ms,
+        )
+        future: asyncio.Future[Answer | Dropped] = asyncio.get_running_loop().create_future()
+        self._waiting[key_of(frame)] = future
+        await self.sender.send(frame)
+        return future
+
+    async def __aenter__(self) -> Source:
+        self._running = asyncio.ensure_future(self.sender.run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._running
+        self.sender.give_up(Reason.ENDED)
+
+    def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
+        future = self._waiting.pop(key_of(frame), None)
+        if future is not None and not future.done():
+            future.set_result(message)

@@ -1,0 +1,362 @@
+"""Islands over links say what the chain in one process says, whatever is cut on the way."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import numpy as np
+import pytest
+
+from penstock.bundle import Bundle
+from penstock.chain import Chain
+from penstock.delivery import DropOldest, Outbox
+from penstock.errors import DeliveryError
+from penstock.island import Island, Onward
+from penstock.links import MemoryLink
+from penstock.links.grpc import Listener, dialler
+from penstock.sender import Backoff
+from penstock.source import Source
+from penstock.wire import (
+    Accepted,
+    Answer,
+    Dropped,
+    Fault,
+    Frame,
+    Goodbye,
+    Hello,
+    Reason,
+    Refused,
+    Welcome,
+    decode_down,
+    encode,
+)
+from test_chain import ENGINES, THREE
+
+BUNDLE = Bundle(THREE, (b"",) * 4)
+SOON = Backoff(0.001, 0.02)
+
+
+class Memory:
+    """Links within this process."""
+
+    def __init__(self):
+        self.link = MemoryLink()
+
+    async def start(self, island):
+        self.link.there = island.meet
+
+    def dial(self):
+        return self.link.dial
+
+    async def cut(self):
+        self.link.cut()
+
+    async def stop(self):
+        self.link.there = None
+        self.link.cut()
+
+
+class Grpc:
+    """Links over real sockets, on free ports of the loopback."""
+
+    port = 0
+
+    async def start(self, island):
+        self.island = island
+        self.listener = Listener(island.meet, f"127.0.0.1:{self.port}", payload_bytes=island.stage.takes.payload_bytes)
+        self.port = self.listener.port
+        await self.listener.start()
+
+    def dial(self):
+        async def dial():
+            return await dialler(f"127.0.0.1:{self.port}", timeout_s=1)()
+
+        return dial
+
+    async def cut(self):
+        await self.listener.stop(0)
+        await self.start(self.island)
+
+    async def stop(self):
+        await self.listener.stop(0)
+
+
+LINKS = {"memory": Memory, "grpc": Grpc}
+
+
+class Town:
+    """Four islands in a row, and what connects them."""
+
+    def __init__(self, kind, **options):
+        self.links = [kind() for _ in range(4)]
+        self.options = {"window": 8} | options
+        self.islands, self.tasks = [None] * 4, [None] * 4
+
+    async def build(self, i):
+        onward = None
+        if i < 3:
+            onward = Onward(self.links[i + 1].dial(), self.options.get("outbox", lambda: Outbox(64))(), backoff=SOON)
+        plain = {name: value for name, value in self.options.items() if name != "outbox"}
+        self.islands[i] = Island(BUNDLE, i + 1, onward=onward, engine=ENGINES[i], **plain)
+        self.tasks[i] = asyncio.ensure_future(self.islands[i].run())
+        await self.links[i].start(self.islands[i])
+
+    async def kill(self, i):
+        """End an island without a word: all that it had in memory is gone."""
+        await self.links[i].stop()
+        self.tasks[i].cancel()
+        await asyncio.gather(self.tasks[i], return_exceptions=True)
+
+
+@asynccontextmanager
+async def town(kind, **options):
+    made = Town(LINKS[kind], **options)
+    for i in reversed(range(4)):
+        await made.build(i)
+    try:
+        yield made
+    finally:
+        for i in range(4):
+            await made.kill(i)
+
+
+def samples(n, seed=0):
+    return np.random.default_rng(seed).normal(0.3, 1, (n, 3)).astype(np.float32)
+
+
+def check(answers, x) -> None:
+    """Each sample has the answer of the chain in one process."""
+    wanted = Chain(BUNDLE, engines=ENGINES).predict(x)
+    for i, answer in enumerate(answers):
+        assert isinstance(answer, Answer), answer
+        assert answer.label == wanted.label[i]
+        assert answer.stopped_by == wanted.stopped_at[i] + 1
+        scores = [score for score in wanted.scores[i] if not np.isnan(score)]
+        np.testing.assert_allclose(answer.scores, scores, atol=1e-6)
+        assert bool(answer.logits) == (wanted.stopped_at[i] < 0)
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_islands_over_links_are_the_chain_in_one_process(kind):
+    async def story():
+        x = samples(300)
+        async with town(kind) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+            check(await asyncio.gather(*[await source.submit(sample) for sample in x]), x)
+            counts = [island.counts for island in made.islands]
+        assert counts[0].frames == 300 and all(one.answered == one.frames for one in counts)
+        assert all(one.duplicates == 0 and not one.dropped and not one.refused for one in counts)
+        assert counts[0].forwarded == counts[1].frames == counts[0].frames - counts[0].stopped
+        assert counts[0].forwarded_bytes == counts[1].received_bytes == 12 * counts[0].forwarded
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_whatever_is_cut_and_killed_each_frame_is_answered_once(kind):
+    async def story():
+        x = samples(1200 if kind == "memory" else 600)
+        async with town(kind) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+
+            async def trouble():
+                for i in range(16 if kind == "memory" else 8):
+                    await asyncio.sleep(0.02)
+                    if i % 8 < 4:
+                        await made.links[i % 4].cut()
+                    else:
+                        await made.kill(i % 4)
+                        await asyncio.sleep(0.02)
+                        await made.build(i % 4)
+
+            making = asyncio.ensure_future(trouble())
+            futures = []
+            for sample in x:
+                futures.append(await source.submit(sample))
+                if len(futures) % 8 == 0:
+                    await asyncio.sleep(0.002)
+            check(await asyncio.gather(*futures), x)
+            await making
+            assert source.sender.resent > 0
+
+    run(story())
+
+
+def test_while_the_next_island_is_away_samples_are_still_stopped():
+    async def story():
+        x = samples(60)
+        stops = Chain(BUNDLE, engines=ENGINES).predict(x).stopped_at == 0
+        async with town("memory") as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+            await made.kill(1)
+            futures = [await source.submit(sample) for sample in x[:50]]
+            await asyncio.sleep(0.1)
+            assert [future.done() for future in futures] == list(stops[:50]), "stopped here, the others wait"
+            assert not made.islands[0].connected
+            await made.build(1)
+            check(await asyncio.gather(*futures), x[:50])
+
+    run(story())
+
+
+def test_a_full_buffer_drops_its_oldest_or_makes_the_source_wait():
+    async def story():
+        x = np.ones((40, 3), np.float32)  # all pass the first gate
+        drop = {"outbox": lambda: Outbox(4, DropOldest()), "window": 64}
+        async with town("memory", **drop) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+            await made.kill(1)
+            futures = [await source.submit(sample) for sample in x]
+            await asyncio.sleep(0.1)
+            dropped = [future.result() for future in futures if future.done()]
+            assert dropped == [Dropped(source.stream, i + 1, Reason.BUFFER_FULL) for i in range(36)]
+            await made.build(1)
+            check((await asyncio.gather(*futures))[36:], x[36:])
+        wait = {"outbox": lambda: Outbox(4), "window": 4}
+        async with town("memory", **wait) as made:
+            outbox = Outbox(4)
+            async with Source(THREE, made.links[0].dial(), outbox=outbox, backoff=SOON) as source:
+                await made.kill(1)
+                sending = asyncio.ensure_future(asyncio.gather(*[source.submit(sample) for sample in x]))
+                await asyncio.sleep(0.1)
+                assert not sending.done() and outbox.full, "the source waits"
+                await made.build(1)
+                check(await asyncio.gather(*await sending), x)
+
+    run(story())
+
+
+def test_what_comes_too_late_is_reported():
+    async def story():
+        x = np.ones((5, 3), np.float32)
+        async with town("memory") as made, Source(THREE, made.links[0].dial(), deadline_ms=80, backoff=SOON) as source:
+            await made.kill(1)
+            futures = [await source.submit(sample) for sample in x]
+            said = await asyncio.gather(*futures)
+            assert {answer.reason for answer in said} == {Reason.TOO_LATE}
+            await made.build(1)
+            check([await source.ask(x[0])], x[:1])
+
+    run(story())
+
+
+def test_a_source_that_ends_reports_what_is_left():
+    async def story():
+        async with Source(THREE, MemoryLink().dial, backoff=SOON) as source:
+            future = await source.submit(np.ones(3, np.float32))
+        assert (await future).reason is Reason.ENDED
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_an_island_that_drains_answers_what_it_has(kind):
+    async def story():
+        x = samples(100)
+        async with town(kind, window=64) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+            futures = [await source.submit(sample) for sample in x]
+            await asyncio.sleep(0.05)
+            assert await made.islands[1].drain(5)
+            await made.kill(1)
+            await made.build(1)
+            check(await asyncio.gather(*futures), x)
+
+    run(story())
+
+
+def frame(**changed):
+    short = int.from_bytes(bytes.fromhex(THREE.id)[:8], "big")
+    return Frame(short, 5, 1, 0, np.ones(3, np.float32).tobytes())._replace(**changed)
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_what_is_not_for_this_island_is_refused_and_counted(kind):
+    hello = Hello(bytes.fromhex(THREE.id), 1)
+    cases = [
+        (
+            encode(hello._replace(bundle=b"x" * 32)),
+            Fault.FOREIGN_BUNDLE,
+            "frames for bundle 7878787878787878 came",
+        ),
+        (encode(hello._replace(stage=2)), Fault.WRONG_STAGE, "frames for stage 2 came; this is 1"),
+        (encode(hello._replace(version=9)), Fault.WRONG_VERSION, "protocol 9 came; this island speaks 1"),
+        (encode(frame()), Fault.UNEXPECTED, "the first message of a sender is Hello"),
+        (b"garbage", Fault.GARBAGE, "7 bytes came that are no message"),
+    ]
+    later = [
+        (encode(hello), Fault.UNEXPECTED, "a second Hello came"),
+        (b"\xff\xff", Fault.GARBAGE, "2 bytes came that are no message"),
+        (encode(frame(bundle=1)), Fault.FOREIGN_BUNDLE, "a frame of another bundle came"),
+        (encode(frame(payload=b"1234")), Fault.WRONG_SIZE, "a payload of 4 bytes came; this stage takes 12"),
+        (encode(frame(payload=np.full(3, np.nan, np.float32).tobytes())), Fault.WRONG_SIZE, "NaN or infinity came"),
+    ]
+
+    async def story():
+        async with town(kind) as made:
+            dial, counted = made.links[0].dial(), made.islands[0].counts.refused
+            for content, fault, text in cases:
+                connection = await dial()
+                await connection.send(content)
+                said = decode_down(await connection.receive())
+                assert isinstance(said, Refused) and said.fault is fault and text in said.text
+                assert await connection.receive() is None, "and that is the end of it"
+                await connection.close()
+            connection = await dial()
+            await connection.send(encode(hello))
+            assert isinstance(decode_down(await connection.receive()), Welcome)
+            for content, fault, text in later:
+                await connection.send(content)
+                said = decode_down(await connection.receive())
+                assert isinstance(said, Refused) and said.fault is fault and text in said.text
+            await connection.send(encode(frame()))
+            assert decode_down(await connection.receive()) == Accepted(5, 1)
+            first = decode_down(await connection.receive())
+            await connection.send(encode(frame()))  # the same again
+            assert decode_down(await connection.receive()) == first and isinstance(first, Answer)
+            assert made.islands[0].counts.duplicates == 1
+            assert sum(counted.values()) == len(cases) + len(later)
+            await made.islands[0].drain(1)
+            assert isinstance(decode_down(await connection.receive()), Goodbye)
+            await connection.close()
+
+    run(story())
+
+
+def test_a_message_that_is_too_long_is_refused_before_it_is_read():
+    async def story():
+        async with AsyncExitStack() as stack:
+            made = await stack.enter_async_context(town("grpc"))
+            connection = await made.links[0].dial()()
+            await connection.send(encode(Hello(bytes.fromhex(THREE.id), 1)))
+            await connection.receive()
+            await connection.send(encode(frame(payload=bytes(5000))))
+            assert await connection.receive() is None
+            await connection.close()
+            async with Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+                assert isinstance(await source.ask(np.ones(3, np.float32)), Answer), "others are not harmed"
+
+    run(story())
+
+
+def test_an_engine_that_fails_costs_its_frames_and_no_more():
+    class Moody:
+        def run(self, values):
+            if (values > 5).any():
+                raise RuntimeError("too warm")
+            return ENGINES[3].run(values)
+
+    async def story():
+        async with town("memory") as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+            made.islands[3]._engine = Moody()
+            said = [await source.ask(np.full(3, value, np.float32)) for value in (2, 9, 2)]
+            assert [type(one) for one in said] == [Answer, Dropped, Answer] and said[1].reason is Reason.FAILED
+
+    run(story())
+
+
+def test_islands_that_cannot_be_are_refused():
+    with pytest.raises(DeliveryError, match="there is no stage 5: this bundle has stages 1 to 4"):
+        Island(BUNDLE, 5, engine=ENGINES[0])
+    with pytest.raises(DeliveryError, match="stage 2 of 4 must know the next island's address"):
+        Island(BUNDLE, 2, engine=ENGINES[0])
+    with pytest.raises(DeliveryError, match="stage 4 of 4 is the last and sends nothing on"):
+        Island(BUNDLE, 4, engine=ENGINES[0], onward=Onward(MemoryLink().dial, Outbox(1)))
