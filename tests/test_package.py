@@ -57,6 +57,8 @@ def test_imports_go_one_way():
         "sender",
         "island",
         "source",
+        "station",
+        "certificates",
         "mode",
         "layers",
         "network",

@@ -9,8 +9,12 @@ from pathlib import Path
 from penstock.errors import StorageError
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``; after a kill or on a full disk, what was there before is still there."""
+def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Write ``content`` to ``path``; after a kill or on a full disk, what was there before is still there.
+
+    Args:
+        private: nobody but its owner may read it.
+    """
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -19,7 +23,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o600 if private else 0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
         if temporary is not None:

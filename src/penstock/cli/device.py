@@ -5,7 +5,6 @@ They are parsed by argparse, because a device has no room for more.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +15,8 @@ import numpy as np
 
 from penstock.bundle import Bundle
 from penstock.chain import Answers, Chain
+from penstock.cli.islands import certs, island
+from penstock.cli.parsing import parser_of
 from penstock.errors import DataError
 
 BATCH = 64
@@ -24,7 +25,7 @@ BATCH = 64
 
 def run(arguments: Sequence[str]) -> None:
     """Run a whole bundle in this process: the stages one behind the other, stopping at the gates."""
-    parser = _parser(run, "penstock run bundle/ samples.npy")
+    parser = parser_of(run, "penstock run bundle/ samples.npy")
     parser.add_argument("bundle", type=Path, help="the folder that penstock export wrote")
     parser.add_argument("input", type=Path, help="samples as a .npy file: an array (samples, ...), or one sample")
     parser.add_argument("--threads", type=int, default=1, help="that a stage may use; 0: all there are (default: 1)")
@@ -45,19 +46,13 @@ def run(arguments: Sequence[str]) -> None:
     print("\n".join(_summary(chain, answers, seconds)))
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {"run": run}
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {"run": run, "island": island, "certs": certs}
 """By the name that a person types."""
 
 
 def run_on_device(arguments: Sequence[str]) -> None:
     """Run one of the commands, given its name and arguments."""
     COMMANDS[arguments[0]](arguments[1:])
-
-
-def _parser(command: Callable[..., None], example: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        prog=f"penstock {command.__name__}", description=command.__doc__, epilog=f"Example: {example}"
-    )
 
 
 def _samples(path: Path, chain: Chain) -> np.ndarray:

@@ -1,0 +1,123 @@
+"""An island as a process: it listens at an address, works, and ends in order when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.bundle import Bundle
+from penstock.delivery import Outbox, Wait, WhenFull
+from penstock.errors import LinkError
+from penstock.island import Island, Onward
+from penstock.journal import FileJournal
+from penstock.links.grpc import Identity, Listener, dialler
+
+DRAIN_S = 10.0
+"""How long an island that was told to end answers what it has."""
+
+
+@dataclass(frozen=True)
+class Station:
+    """What an island needs to know to be one.
+
+    Attributes:
+        bundle: the folder.
+        stage: its number, counted from 1.
+        listen: the address, as host:port; port 0 for a free one.
+        onward: the next island's address; None for the last.
+        identity: for mutual TLS; without it only this machine can reach the island,
+        in_the_clear: unless others are to reach it without any protection.
+        buffer: how many frames wait for the next island at most.
+        when_full: what happens then.
+        journal: a file that keeps them over a restart; None: in memory.
+        deflate: write payloads deflated where that is smaller.
+        window: how many frames of a sender may be on their way.
+        threads: that the stage may use.
+    """
+
+    bundle: Path
+    stage: int
+    listen: str = "127.0.0.1:0"
+    onward: str | None = None
+    identity: Identity | None = None
+    in_the_clear: bool = False
+    buffer: int = 1024
+    when_full: WhenFull = Wait()
+    journal: Path | None = None
+    deflate: bool = False
+    window: int = 64
+    threads: int = 1
+
+
+async def run_station(station: Station, ready: Callable[[Island, int], None]) -> None:
+    """Be an island until SIGTERM or SIGINT; then answer what is here, and end.
+
+    Args:
+        ready: told the island and its port once it listens.
+    """
+    check_reach(station)
+    bundle = Bundle.read(station.bundle)
+    journal = None if station.journal is None else FileJournal(station.journal)
+    onward = None
+    if station.onward is not None:
+        outbox = Outbox(station.buffer, station.when_full, journal)
+        onward = Onward(dialler(station.onward, identity=station.identity), outbox, station.deflate)
+    island = Island(bundle, station.stage, onward=onward, window=station.window, threads=station.threads)
+    payload = island.stage.takes.payload_bytes
+    listener = Listener(island.meet, station.listen, payload_bytes=payload, identity=station.identity)
+    told = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, told.set)
+    working = asyncio.ensure_future(island.run())
+    await listener.start()
+    ready(island, listener.port)
+    ending = asyncio.ensure_future(told.wait())
+    try:
+        await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            await island.drain(DRAIN_S)
+    finally:
+        ending.cancel()
+        await listener.stop(1.0)
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+        if journal is not None:
+            journal.close()
+
+
+def check_reach(station: Station) -> None:
+    """Refuse to be reachable from other machines without protection, unless that was said in plain words.
+
+    Raises:
+        LinkError: when the address is not one of this machine alone.
+    """
+    if station.identity is not None or station.in_the_clear or is_loopback(station.listen):
+        return
+    raise LinkError(
+        f"an island at {station.listen} could be reached by other machines, which could read frames and send "
+        "their own. Give it a certificate (penstock certs makes some for a try-out), let it listen at 127.0.0.1, "
+        "or say --in-the-clear if the network is safe."
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Say whether an address is reached from this machine alone.
+
+    >>> [is_loopback(at) for at in ("127.0.0.1:7000", "[::1]:0", "localhost:1", "0.0.0.0:7000", "[::]:1", "hub:1")]
+    [True, True, True, False, False, False]
+    """
+    if address.startswith("unix:"):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,221 @@
+"""Islands as real processes on free ports of this machine: killed, ended in order, and behind mutual TLS."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import penstock as ps
+from penstock.bundle import Bundle
+from penstock.certificates import write_certificates
+from penstock.chain import Chain
+from penstock.errors import LinkError
+from penstock.links.grpc import Identity, dialler
+from penstock.sender import Backoff
+from penstock.source import Source
+from penstock.station import Station, check_reach
+from penstock.wire import Answer
+from zoo import build
+
+SOON = Backoff(0.01, 0.1)
+MAIN = "from penstock.cli import main; main()"
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory) -> Path:
+    """Three stages of a small network, with gates that let some pass."""
+    torch.manual_seed(0)
+    model, draw = build("conv1d")
+    x = draw(64)
+    net = ps.gate(model, x[:2], at=2).eval()
+    with torch.no_grad():
+        net.thresholds = [float(said.double().quantile(0.3)) for said in net(x).gates]
+    folder = tmp_path_factory.mktemp("bundle")
+    ps.export(net, x[:2], folder)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Stations:
+    """All islands of a bundle, each a process."""
+
+    def __init__(self, bundle: Path, *options):
+        self.bundle, self.options = bundle, options
+        self.ports = [free_port() for _ in Bundle.read(bundle).manifest.stages]
+        self.processes = [self.start(i) for i in range(len(self.ports))]
+
+    def start(self, i) -> subprocess.Popen:
+        command = [sys.executable, "-c", MAIN, "island", str(self.bundle), "--stage", str(i + 1)]
+        command += ["--listen", f"127.0.0.1:{self.ports[i]}", *self.options]
+        command += ["--next", f"127.0.0.1:{self.ports[i + 1]}"] if i + 1 < len(self.ports) else []
+        env = os.environ | {"OMP_NUM_THREADS": "1", "GRPC_VERBOSITY": "NONE"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+        assert process.stdout.readline() == f"stage {i + 1} listens at 127.0.0.1:{self.ports[i]}\n"
+        return process
+
+    def kill(self, i) -> None:
+        self.processes[i].kill()
+        self.processes[i].communicate()
+
+    def dial(self, identity=None):
+        return dialler(f"127.0.0.1:{self.ports[0]}", identity=identity, timeout_s=1)
+
+
+@contextmanager
+def stations(*arguments):
+    made = Stations(*arguments)
+    try:
+        yield made
+    finally:
+        for process in made.processes:
+            process.kill()
+            process.communicate()
+
+
+def samples(bundle, n):
+    shape = Bundle.read(bundle).manifest.stages[0].takes.shape
+    return np.random.default_rng(0).normal(size=(n, *shape)).astype(np.float32)
+
+
+def check(bundle, x, answers) -> None:
+    wanted = Chain(Bundle.read(bundle)).predict(x)
+    assert len(set(wanted.stopped_at)) == 3, "some stop here, some there, some nowhere"
+    for i, answer in enumerate(answers):
+        assert isinstance(answer, Answer), answer
+        assert (answer.label, answer.stopped_by) == (wanted.label[i], wanted.stopped_at[i] + 1)
+
+
+async def is_heard(dial) -> bool:
+    """Whether somebody answers, if only to refuse."""
+    try:
+        connection = await dial()
+        await connection.send(b"")
+        said = await connection.receive()
+        await connection.close()
+    except LinkError:
+        return False
+    return said is not None
+
+
+def run(story):
+    return asyncio.run(asyncio.wait_for(story, 100))
+
+
+def test_islands_that_are_killed_lose_nothing(bundle):
+    x = samples(bundle, 1500)
+
+    async def story():
+        with stations(bundle) as made:
+            async with Source(Bundle.read(bundle).manifest, made.dial(), backoff=SOON) as source:
+
+                async def trouble():
+                    for i in (0, 1, 2):
+                        await asyncio.sleep(0.2)
+                        made.kill(i)
+                        made.processes[i] = await asyncio.to_thread(made.start, i)
+
+                making = asyncio.ensure_future(trouble())
+                futures = []
+                for sample in x:
+                    futures.append(await source.submit(sample))
+                    await asyncio.sleep(0.001)
+                check(bundle, x, await asyncio.gather(*futures))
+                await making
+                assert source.sender.resent > 0
+
+    run(story())
+
+
+def test_told_to_end_an_island_answers_what_it_has_and_ends(bundle):
+    x = samples(bundle, 200)
+
+    async def story():
+        with stations(bundle) as made:
+            async with Source(Bundle.read(bundle).manifest, made.dial(), backoff=SOON) as source:
+                futures = [await source.submit(sample) for sample in x]
+                await futures[0]
+                made.processes[1].send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(made.processes[1].wait, 20) == 0
+                made.processes[1].stdout.close()
+                made.processes[1] = await asyncio.to_thread(made.start, 1)
+                check(bundle, x, await asyncio.gather(*futures))
+            for process in made.processes:
+                process.send_signal(signal.SIGINT)
+            assert [process.wait(20) for process in made.processes] == [0, 0, 0]
+
+    run(story())
+
+
+def test_with_mutual_tls_only_those_who_are_known_get_in(bundle, tmp_path):
+    known, foreign = tmp_path / "known", tmp_path / "foreign"
+    write_certificates(known, ["hub.local"])
+    write_certificates(known, ["phone.local"])  # later, by the same authority
+    write_certificates(foreign, ["hub.local"])
+    assert (known / "hub.local.key").stat().st_mode & 0o077 == 0
+
+    def identity(folder, name="hub.local"):
+        return Identity(folder / f"{name}.pem", folder / f"{name}.key", folder / "authority.pem")
+
+    x = samples(bundle, 60)
+    files = ("certificate", f"{known}/hub.local.pem"), ("key", f"{known}/hub.local.key")
+    options = [part for name, path in (*files, ("authority", f"{known}/authority.pem")) for part in (f"--{name}", path)]
+
+    async def story():
+        with stations(bundle, *options) as made:
+            async with Source(Bundle.read(bundle).manifest, made.dial(identity(known, "phone.local"))) as source:
+                check(bundle, x, await asyncio.gather(*[await source.submit(sample) for sample in x]))
+            assert await is_heard(made.dial(identity(known)))
+            assert not await is_heard(made.dial(identity(foreign)))
+            assert not await is_heard(made.dial(None))
+
+    run(story())
+
+
+def test_without_protection_only_this_machine_gets_in(bundle):
+    with pytest.raises(
+        LinkError, match=r"an island at 0.0.0.0:7000 could be reached by other machines.*--in-the-clear"
+    ):
+        check_reach(Station(bundle, 1, "0.0.0.0:7000"))
+    check_reach(Station(bundle, 1, "0.0.0.0:7000", in_the_clear=True))
+    check_reach(Station(bundle, 1, "0.0.0.0:7000", identity=Identity(Path("a"), Path("b"), Path("c"))))
+    check_reach(Station(bundle, 1, "localhost:7000"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--stage", "4"], "DeliveryError: there is no stage 4: this bundle has stages 1 to 3"),
+        (["--stage", "1"], "DeliveryError: stage 1 of 3 must know the next island's address"),
+        (["--stage", "3", "--next", "127.0.0.1:1"], "DeliveryError: stage 3 of 3 is the last and sends nothing on"),
+        (["--stage", "3", "--listen", "0.0.0.0:0"], "LinkError: an island at 0.0.0.0:0 could be reached by other"),
+        (["--stage", "3", "--key", "k"], "LinkError: mutual TLS takes three files"),
+        (["--stage", "3", "--key", "k", "--certificate", "c", "--authority", "a"], "c could not be read: No such file"),
+    ],
+)
+def test_what_cannot_be_is_refused(bundle, arguments, text):
+    command = [sys.executable, "-c", MAIN, "island", str(bundle), *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1 and text in ran.stderr
+
+
+def test_names_and_authorities_that_cannot_be_are_refused(tmp_path):
+    for name in ("", "authority", "a/b", ".."):
+        with pytest.raises(LinkError, match="cannot be the name of an island's certificate: give a host"):
+            write_certificates(tmp_path, [name])
+    (tmp_path / "authority.pem").write_text("mine")
+    with pytest.raises(LinkError, match=r"the authority in .* cannot be read: .* Choose another folder"):
+        write_certificates(tmp_path, ["hub"])
+    assert (tmp_path / "authority.pem").read_text() == "mine"
