@@ -337,6 +337,28 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_read():
     run(story())
 
 
+def test_an_audit_sees_what_was_stopped_and_the_source_notices_nothing():
+    async def story():
+        x = samples(400)
+        async with town("memory", audit=1.0) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+            check(await asyncio.gather(*[await source.submit(sample) for sample in x]), x)
+            while any(island.waiting for island in made.islands):
+                await asyncio.sleep(0.01)
+            return [island.audit for island in made.islands], [island.counts for island in made.islands]
+
+    audits, counts = run(story())
+    x = samples(400)
+    wanted = Chain(BUNDLE, engines=ENGINES).predict(x)
+    stopped = wanted.stopped_at == 0
+    ends = (x[stopped] + 0.25 + 1 - 2).argmax(1)  # what the end says of what the first gate stopped
+    assert audits[0].stopped == audits[0].judged == stopped.sum() == counts[0].stopped
+    assert audits[0].lost == (ends > 0).sum()
+    assert audits[0].passed == ((wanted.label > 0) & ~stopped).sum()
+    assert audits[2].judged == counts[2].stopped == (wanted.stopped_at == 2).sum(), "what others audit it does not stop"
+    lost = audits[0].lost_rate()
+    assert lost.low < lost.estimate == audits[0].lost / (audits[0].lost + audits[0].passed) < lost.high
+
+
 def test_an_engine_that_fails_costs_its_frames_and_no_more():
     class Moody:
         def run(self, values):

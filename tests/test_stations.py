@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc.aio
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,8 @@ import penstock as ps
 from penstock.bundle import Bundle
 from penstock.certificates import write_certificates
 from penstock.chain import Chain
-from penstock.errors import LinkError
+from penstock.errors import DeliveryError, LinkError
+from penstock.fleet import Fleet
 from penstock.links.grpc import Identity, dialler
 from penstock.sender import Backoff
 from penstock.source import Source
@@ -182,6 +185,67 @@ def test_with_mutual_tls_only_those_who_are_known_get_in(bundle, tmp_path):
             assert not await is_heard(made.dial(None))
 
     run(story())
+
+
+def test_metrics_and_health_say_what_is_the_case(bundle):
+    x = samples(bundle, 120)
+    stops = Chain(Bundle.read(bundle)).predict(x).stopped_at
+
+    async def story():
+        with Fleet(bundle) as fleet:
+            assert [seen.counts["frames"] for seen in fleet.look()] == [0, 0, 0]
+            async with Source(Bundle.read(bundle).manifest, dialler(fleet.address)) as source:
+                check(bundle, x, await asyncio.gather(*[await source.submit(sample) for sample in x]))
+            seen = fleet.look()
+            async with grpc.aio.insecure_channel(fleet.address) as channel:
+                health = await channel.unary_unary("/grpc.health.v1.Health/Check")(b"")
+            return seen, health
+
+    seen, health = run(story())
+    assert health == b"\x08\x01", "SERVING"
+    assert [one.counts["frames"] for one in seen] == [120, (stops != 0).sum(), (stops < 0).sum()]
+    assert [one.counts["stopped"] for one in seen] == [(stops == 0).sum(), (stops == 1).sum(), 0]
+    assert [one.counts["answered"] for one in seen] == [one.counts["frames"] for one in seen]
+    assert [one.counts["forwarded"] for one in seen] == [one.counts["frames"] for one in seen[1:]] + [0]
+    assert [one.counts["waiting"] for one in seen] == [0, 0, 0] and all(one.alive for one in seen)
+    assert all(0 < one.p50_s <= one.p99_s < 5 for one in seen)
+
+
+def islands_of(bundle) -> int:
+    """How many islands of a bundle there are among the processes of this machine."""
+    command = ["pgrep", "-f", f"island {bundle} --stage"]
+    return len(subprocess.run(command, capture_output=True, text=True).stdout.split())
+
+
+@pytest.mark.parametrize("ending", ["--seconds", signal.SIGINT])
+def test_up_shows_a_table_and_leaves_nothing_behind(bundle, tmp_path, ending):
+    np.save(tmp_path / "x.npy", samples(bundle, 50))
+    command = [sys.executable, "-c", MAIN, "up", str(bundle), "--input", str(tmp_path / "x.npy"), "--rate", "100"]
+    command += ["--seconds", "2"] if ending == "--seconds" else []
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "the first island listens at 127.0.0.1:" in process.stdout.readline()
+    assert islands_of(bundle) == 3
+    if ending == signal.SIGINT:
+        process.send_signal(ending)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    header, *rows, tally = out.rstrip().splitlines()
+    assert " ".join(header.split()) == "stage frames in stopped forwarded waiting bytes out dropped p50 p99 next"
+    assert [row.split()[0] for row in rows] == ["1", "2", "3"] and all(len(row) <= 100 for row in rows)
+    if ending == "--seconds":
+        sent, answered, dropped = (int(word) for word in tally.replace(",", "").split() if word.isdigit())
+        assert sent > 100 and dropped <= sent - answered <= 3
+    assert islands_of(bundle) == 0
+
+
+def test_a_fleet_whose_island_does_not_start_is_none(bundle, tmp_path):
+    damaged = tmp_path / "bundle"
+    shutil.copytree(bundle, damaged)
+    (damaged / "stage-1.onnx").write_bytes(b"")
+    with pytest.raises(DeliveryError, match=r"the island of stage 3 did not start: .*stage-1.onnx is damaged"):  # noqa: SIM117
+        with Fleet(damaged):
+            pass
+    assert islands_of(damaged) == 0
 
 
 def test_without_protection_only_this_machine_gets_in(bundle):

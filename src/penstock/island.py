@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
+from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.audit import Audit, Drift
 from penstock.bundle import Bundle
 from penstock.chain import probability
 from penstock.delivery import Inbox, Key, Known, New, Outbox, is_late, key_of
@@ -86,6 +90,7 @@ class Island:
         window: how many frames of a sender may be on their way, neither accepted nor answered.
         memory: how many answers are remembered, to say them again to who did not get them.
         batch: how many frames are run at once, if so many wait.
+        audit: the share of what the gate stops that is let through, to see what becomes of it.
     """
 
     def __init__(
@@ -99,6 +104,7 @@ class Island:
         memory: int = 1024,
         batch: int = 16,
         threads: int = 1,
+        audit: float = 0.0,
     ):
         stages = bundle.manifest.stages
         if not 1 <= stage <= len(stages):
@@ -111,7 +117,9 @@ class Island:
             )
         self.manifest, self.number, self.stage = bundle.manifest, stage, stages[stage - 1]
         self.counts = Counts()
-        self.seconds: list[float] = []
+        self.audit, self.drift = Audit(audit), Drift()
+        self._audit_stream, self._audits = secrets.randbits(64), 0
+        self._here: deque[float] = deque(maxlen=1000)  # seconds from a frame's arrival to its decision
         self._id = bytes.fromhex(self.manifest.id)
         self._short = int.from_bytes(self._id[:8], "big")
         self._engine = engine or OnnxRuntime(bundle.graphs[stage - 1], name=self.stage.file, threads=threads)
@@ -119,7 +127,7 @@ class Island:
         self._inbox = Inbox(memory)
         self._peers: dict[Key, _Peer] = {}
         self._scores: dict[Key, tuple[float, ...]] = {}
-        self._work: asyncio.Queue[tuple[Frame, np.ndarray]] = asyncio.Queue(window)
+        self._work: asyncio.Queue[tuple[Frame, np.ndarray, float]] = asyncio.Queue(window)
         self._meeting: set[_Peer] = set()
         self._leaving = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"stage-{stage}")
@@ -134,6 +142,21 @@ class Island:
     def connected(self) -> bool:
         """Whether the next island is there; for the last one always."""
         return self._sender is None or self._sender.connected
+
+    @property
+    def waiting(self) -> int:
+        """How many frames wait for the next island's answer."""
+        return 0 if self._onward is None else len(self._onward.outbox)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it takes no more frames."""
+        return self._leaving
+
+    def quantiles(self, at: Sequence[float]) -> dict[float, float]:
+        """Return quantiles of the seconds from a frame's arrival to its decision, of the last thousand; none before."""
+        seconds = sorted(self._here)
+        return {q: seconds[min(int(q * len(seconds)), len(seconds) - 1)] for q in at} if seconds else {}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -226,7 +249,7 @@ class Island:
             return
         self._peers[key_of(frame)] = peer  # where it was last sent from is where its answer goes
         if isinstance(known, New):
-            await self._work.put((frame, values))
+            await self._work.put((frame, values, time.perf_counter()))
         else:
             self.counts.duplicates += 1
             if self._onward is not None and key_of(frame) in self._onward.outbox:
@@ -244,15 +267,17 @@ class Island:
             batch = [await self._work.get()]
             while not self._work.empty() and len(batch) < self._batch:
                 batch.append(self._work.get_nowait())
-            late = [is_late(frame, now_us()) for frame, _ in batch]
-            for (frame, _), is_late_ in zip(batch, late, strict=True):
-                if is_late_:
+            now = now_us()
+            for frame, _, _ in batch:
+                if is_late(frame, now):
                     self._answer(Dropped(*key_of(frame), Reason.TOO_LATE))
-            batch = [one for one, is_late_ in zip(batch, late, strict=True) if not is_late_]
+            batch = [one for one in batch if not is_late(one[0], now)]
             if batch:
-                await self._run_stage([frame for frame, _ in batch], np.stack([values for _, values in batch]))
+                frames, values, arrived = zip(*batch, strict=True)
+                await self._run_stage(frames, np.stack(values))
+                self._here.extend(time.perf_counter() - when for when in arrived)
 
-    async def _run_stage(self, frames: list[Frame], values: np.ndarray) -> None:
+    async def _run_stage(self, frames: Sequence[Frame], values: np.ndarray) -> None:
         began = time.perf_counter()
         try:
             if self._slow:
@@ -263,10 +288,7 @@ class Island:
             for frame in frames:
                 self._answer(Dropped(*key_of(frame), Reason.FAILED))
             return
-        took = time.perf_counter() - began
-        self._slow = took > QUICK_S
-        self.seconds.append(took / len(frames))
-        del self.seconds[:-1000]
+        self._slow = time.perf_counter() - began > QUICK_S
         for i, frame in enumerate(frames):
             await self._decide(frame, out.values[i], None if out.gate is None else float(out.gate[i]))
 
@@ -274,9 +296,14 @@ class Island:
         """Answer a frame, or send it on."""
         key, rule = key_of(frame), self.stage.gate
         score: tuple[float, ...] = () if logit is None else (float(probability(np.float64(logit))),)
-        if rule is not None and logit is not None and logit < rule.threshold:
+        stops = rule is not None and logit is not None and logit < rule.threshold and not frame.audit
+        if rule is not None and not frame.audit:
+            self.drift.see(stops)
+        if stops:
             self.counts.stopped += 1
-            self._answer(Answer(*key, self.manifest.background, self.number, score, (), frame.audit))
+            self._answer(Answer(*key, self.manifest.background, self.number, score))
+            if self.audit.takes():
+                await self._let_through(frame, values)
         elif self._sender is None or self._onward is None:
             logits = tuple(float(value) for value in values)
             self._answer(Answer(*key, int(values.argmax()), 0, score, logits, frame.audit))
@@ -289,8 +316,23 @@ class Island:
             if key in self._peers:  # it may have been answered while it waited for room
                 self._peers[key].say(Accepted(*key))
 
+    async def _let_through(self, frame: Frame, values: np.ndarray) -> None:
+        """Send a stopped frame on for the audit, under a number of our own; its sender has its answer already."""
+        if self._sender is None or self._onward is None or self._onward.outbox.full:
+            return
+        self._audits += 1
+        ours = frame._replace(stream=self._audit_stream, sequence=self._audits, audit=True, deadline_ms=0)
+        await self._sender.send(with_payload(ours, values.tobytes(), deflate=self._onward.deflate))
+
     def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
         """Pass on what the next island says of a frame."""
+        positive = isinstance(message, Answer) and message.label != self.manifest.background
+        if frame.stream == self._audit_stream:
+            if isinstance(message, Answer):
+                self.audit.judge(positive=positive)
+            return
+        if not frame.audit:
+            self.audit.arrive(positive=positive)
         scores = self._scores.pop(key_of(frame), ())
         if isinstance(message, Answer):
             message = message._replace(scores=(*scores, *message.scores))

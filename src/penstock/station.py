@@ -16,6 +16,7 @@ from penstock.errors import LinkError
 from penstock.island import Island, Onward
 from penstock.journal import FileJournal
 from penstock.links.grpc import Identity, Listener, dialler
+from penstock.watching import watch
 
 DRAIN_S = 10.0
 """How long an island that was told to end answers what it has."""
@@ -38,6 +39,8 @@ class Station:
         deflate: write payloads deflated where that is smaller.
         window: how many frames of a sender may be on their way.
         threads: that the stage may use.
+        audit: the share of what the gate stops that is let through, to see what becomes of it.
+        metrics: where Prometheus finds its metrics, as host:port; None for nowhere.
     """
 
     bundle: Path
@@ -52,13 +55,15 @@ class Station:
     deflate: bool = False
     window: int = 64
     threads: int = 1
+    audit: float = 0.0
+    metrics: str | None = None
 
 
-async def run_station(station: Station, ready: Callable[[Island, int], None]) -> None:
+async def run_station(station: Station, ready: Callable[[int, int | None], None]) -> None:
     """Be an island until SIGTERM or SIGINT; then answer what is here, and end.
 
     Args:
-        ready: told the island and its port once it listens.
+        ready: told once it listens: the port, and that of the metrics.
     """
     check_reach(station)
     bundle = Bundle.read(station.bundle)
@@ -67,15 +72,24 @@ async def run_station(station: Station, ready: Callable[[Island, int], None]) ->
     if station.onward is not None:
         outbox = Outbox(station.buffer, station.when_full, journal)
         onward = Onward(dialler(station.onward, identity=station.identity), outbox, station.deflate)
-    island = Island(bundle, station.stage, onward=onward, window=station.window, threads=station.threads)
+    island = Island(
+        bundle, station.stage, onward=onward, window=station.window, threads=station.threads, audit=station.audit
+    )
     payload = island.stage.takes.payload_bytes
-    listener = Listener(island.meet, station.listen, payload_bytes=payload, identity=station.identity)
+    listener = Listener(
+        island.meet,
+        station.listen,
+        payload_bytes=payload,
+        identity=station.identity,
+        healthy=lambda: not island.leaving,
+    )
+    watched = None if station.metrics is None else watch(island, station.metrics)[0]
     told = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, told.set)
     working = asyncio.ensure_future(island.run())
     await listener.start()
-    ready(island, listener.port)
+    ready(listener.port, None if watched is None else watched.server_port)
     ending = asyncio.ensure_future(told.wait())
     try:
         await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -87,6 +101,9 @@ async def run_station(station: Station, ready: Callable[[Island, int], None]) ->
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await working
+        if watched is not None:
+            watched.shutdown()
+            watched.server_close()
         if journal is not None:
             journal.close()
 

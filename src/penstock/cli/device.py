@@ -15,9 +15,8 @@ import numpy as np
 
 from penstock.bundle import Bundle
 from penstock.chain import Answers, Chain
-from penstock.cli.islands import certs, island
-from penstock.cli.parsing import parser_of
-from penstock.errors import DataError
+from penstock.cli.islands import certs, island, up
+from penstock.cli.parsing import parser_of, samples_of
 
 BATCH = 64
 """Samples at once; what they are decided is the same for any."""
@@ -33,7 +32,7 @@ def run(arguments: Sequence[str]) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for machines, and nothing else")
     given = parser.parse_args(arguments)
     chain = Chain(Bundle.read(given.bundle), threads=given.threads)
-    x = _samples(given.input, chain)
+    x = samples_of(given.input, chain.manifest)
     began = time.perf_counter()
     parts = [chain.predict(x[i : i + BATCH]) for i in range(0, len(x), BATCH)]
     seconds = time.perf_counter() - began
@@ -46,33 +45,13 @@ def run(arguments: Sequence[str]) -> None:
     print("\n".join(_summary(chain, answers, seconds)))
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {"run": run, "island": island, "certs": certs}
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {"run": run, "island": island, "up": up, "certs": certs}
 """By the name that a person types."""
 
 
 def run_on_device(arguments: Sequence[str]) -> None:
     """Run one of the commands, given its name and arguments."""
     COMMANDS[arguments[0]](arguments[1:])
-
-
-def _samples(path: Path, chain: Chain) -> np.ndarray:
-    """Read samples; one alone becomes a batch.
-
-    Raises:
-        DataError: when the file is no array.
-    """
-    try:
-        x = np.load(path, allow_pickle=False)
-    except OSError as error:
-        raise DataError(f"{path} could not be read: {error.strerror or error}.") from error
-    except (ValueError, EOFError) as error:
-        raise DataError(f"{path} is no .npy file of numbers: write the samples with numpy.save.") from error
-    if not isinstance(x, np.ndarray):
-        raise DataError(f"{path} holds several arrays; give a .npy file with one array of samples.")
-    wanted = chain.manifest.stages[0].takes
-    if x.shape == wanted.shape:
-        x = x[None]
-    return x.astype(wanted.dtype) if x.dtype.kind == np.dtype(wanted.dtype).kind else x
 
 
 def _plain(chain: Chain, answers: Answers, i: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.cli.parsing import missing, parser_of
-from penstock.errors import LinkError
+from penstock.errors import DataError, LinkError
 
 POLICIES = ("wait", "drop-oldest")
 
@@ -35,6 +35,14 @@ def island(arguments: Sequence[str]) -> None:
     parser.add_argument("--journal", type=Path, help="a file that keeps waiting frames over a restart")
     parser.add_argument("--deflate", action="store_true", help="deflate payloads where that is smaller")
     parser.add_argument("--threads", type=int, default=1, help="that the stage may use (default: 1)")
+    parser.add_argument(
+        "--audit",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of what the gate stops, let through to see what it was",
+    )
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here; port 0: a free one")
     given = parser.parse_args(arguments)
     try:
         import penstock.station  # noqa: F401
@@ -59,13 +67,36 @@ async def _be(given: argparse.Namespace) -> None:
         journal=given.journal,
         deflate=given.deflate,
         threads=given.threads,
+        audit=given.audit,
+        metrics=given.metrics,
     )
     host = given.listen.rpartition(":")[0]
 
-    def ready(_: object, port: int) -> None:
+    def ready(port: int, metrics: int | None) -> None:
         print(f"stage {given.stage} listens at {host}:{port}", flush=True)
+        if metrics is not None:
+            print(f"metrics at http://{given.metrics.rpartition(':')[0]}:{metrics}/metrics", flush=True)
 
     await run_station(station, ready)
+
+
+def up(arguments: Sequence[str]) -> None:
+    """Start all islands of a bundle on this machine for a try-out, watch them, and end them all."""
+    parser = parser_of(up, "penstock up bundle/ --input samples.npy --rate 50")
+    parser.add_argument("bundle", type=Path, help="the folder that penstock export wrote")
+    parser.add_argument(
+        "--input", type=Path, help="samples as a .npy file, sent over and over; default: send them yourself"
+    )
+    parser.add_argument("--rate", type=float, default=50.0, help="samples a second (default: 50)")
+    parser.add_argument("--seconds", type=float, help="end after so long; default: when interrupted")
+    given = parser.parse_args(arguments)
+    try:
+        from penstock.cli.live import watch_fleet
+    except ModuleNotFoundError as error:
+        raise missing(error, "links") from error
+    if not given.rate > 0:
+        raise DataError(f"--rate {given.rate:g} is not possible: it is more than 0 samples a second.")
+    asyncio.run(watch_fleet(given.bundle, given.input, given.rate, given.seconds))
 
 
 def certs(arguments: Sequence[str]) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 
-from penstock.errors import MissingExtraError
+import numpy as np
+
+from penstock.bundle import Manifest
+from penstock.errors import DataError, MissingExtraError
 
 
 def missing(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
@@ -18,3 +22,23 @@ def parser_of(command: Callable[..., None], example: str) -> argparse.ArgumentPa
     return argparse.ArgumentParser(
         prog=f"penstock {command.__name__}", description=command.__doc__, epilog=f"Example: {example}"
     )
+
+
+def samples_of(path: Path, manifest: Manifest) -> np.ndarray:
+    """Read samples; one alone becomes a batch.
+
+    Raises:
+        DataError: when the file is no array.
+    """
+    try:
+        x = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise DataError(f"{path} could not be read: {error.strerror or error}.") from error
+    except (ValueError, EOFError) as error:
+        raise DataError(f"{path} is no .npy file of numbers: write the samples with numpy.save.") from error
+    if not isinstance(x, np.ndarray):
+        raise DataError(f"{path} holds several arrays; give a .npy file with one array of samples.")
+    wanted = manifest.stages[0].takes
+    if x.shape == wanted.shape:
+        x = x[None]
+    return x.astype(wanted.dtype) if x.dtype.kind == np.dtype(wanted.dtype).kind else x

@@ -21,6 +21,9 @@ from penstock.wire import METHOD, PACKAGE, SERVICE
 
 PATH = f"/{PACKAGE}.{SERVICE}/{METHOD}"
 
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+"""grpc.health.v1.HealthCheckResponse: its only field, the status."""
+
 HEADERS = 1024
 """Bytes that a message may have beside its payload."""
 
@@ -148,6 +151,7 @@ class Listener:
     Args:
         meet: what is done with a connection; it ends when that returns.
         payload_bytes: of the largest frame; a longer message is refused by gRPC before it is read.
+        healthy: what gRPC's health check says of it.
     """
 
     def __init__(
@@ -157,13 +161,16 @@ class Listener:
         *,
         payload_bytes: int,
         identity: Identity | None = None,
+        healthy: Callable[[], bool] = lambda: True,
     ):
-        self._meet = meet
+        self._meet, self._healthy = meet, healthy
         options = [*ALIVE, ("grpc.max_receive_message_length", payload_bytes + HEADERS), ("grpc.so_reuseport", 0)]
         self._server = grpc.aio.server(options=options)
         handler = grpc.stream_stream_rpc_method_handler(self._stream)
         generic = grpc.method_handlers_generic_handler(f"{PACKAGE}.{SERVICE}", {METHOD: handler})
-        self._server.add_generic_rpc_handlers((generic,))
+        health = {"Check": grpc.unary_unary_rpc_method_handler(self._check)}
+        generic_health = grpc.method_handlers_generic_handler("grpc.health.v1.Health", health)
+        self._server.add_generic_rpc_handlers((generic, generic_health))
         try:
             if identity is None:
                 self.port = self._server.add_insecure_port(address)
@@ -183,6 +190,9 @@ class Listener:
     async def stop(self, grace_s: float = 0.0) -> None:
         """Take no more, and end those there are within a time."""
         await self._server.stop(grace_s)
+
+    async def _check(self, request: bytes, context: Any) -> bytes:
+        return SERVING if self._healthy() else NOT_SERVING
 
     async def _stream(self, requests: AsyncIterator[bytes], context: Any) -> None:
         await self._meet(_Accepted(requests, context))

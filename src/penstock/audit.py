@@ -1,0 +1,149 @@
+"""Is the promise kept in the field? Some of what a gate stops is let through, to see what it was.
+
+A gate that stops everything looks well: nobody complains of what never arrives. So an island lets a small share of the
+stopped samples through to the end. They are drawn by chance, whatever they look like, so that counting the positives
+among them and dividing by the share tells without bias how many were lost. What is positive is what the end of the
+network says; a label that people give is not there.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from penstock.errors import DeliveryError
+
+CONFIDENCE = 0.95
+
+
+class Interval(NamedTuple):
+    """An estimate between two bounds."""
+
+    low: float
+    estimate: float
+    high: float
+
+
+@dataclass
+class Audit:
+    """Draws what is let through, and counts what became of it.
+
+    Attributes:
+        share: of the stopped samples that are let through.
+        stopped: samples that the gate stopped.
+        judged: of those, let through and judged by the end of the network.
+        lost: of those, positive.
+        passed: samples that the gate let pass, and that the end found positive.
+    """
+
+    share: float
+    draw: random.Random = field(default_factory=random.Random, repr=False)
+    stopped: int = 0
+    judged: int = 0
+    lost: int = 0
+    passed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise DeliveryError(
+                f"an audit of {self.share} is not possible: it is a share of the stopped, such as 0.001."
+            )
+
+    def takes(self) -> bool:
+        """Say whether the next stopped sample is let through."""
+        self.stopped += 1
+        return self.draw.random() < self.share
+
+    def judge(self, *, positive: bool) -> None:
+        """Note what the end of the network says of a sample that was let through."""
+        self.judged += 1
+        self.lost += positive
+
+    def arrive(self, *, positive: bool) -> None:
+        """Note what the end of the network says of a sample that passed."""
+        self.passed += positive
+
+    def lost_rate(self, confidence: float = CONFIDENCE) -> Interval | None:
+        """Return the share of positives that the gate loses; None before there is anything to tell it from.
+
+        The number lost is `lost` divided by the share that was judged; its interval is that of a Poisson mean.
+        """
+        if not self.stopped or not self.judged:
+            return None
+        judged = self.judged / self.stopped
+        bounds = poisson_interval(self.lost, confidence)
+        return Interval(*(_rate(count / judged, self.passed) for count in (bounds.low, self.lost, bounds.high)))
+
+
+def _rate(lost: float, passed: int) -> float:
+    return lost / (lost + passed) if lost + passed else 0.0
+
+
+def poisson_interval(count: int, confidence: float = CONFIDENCE) -> Interval:
+    """Return the exact interval of a Poisson mean of which ``count`` were seen (Garwood).
+
+    >>> [round(bound, 4) for bound in poisson_interval(3)]
+    [0.6187, 3, 8.7673]
+    """
+    tail = (1 - confidence) / 2
+    low = 0.0 if count == 0 else _solve(lambda mean: 1 - poisson_cdf(count - 1, mean) - tail, count)
+    return Interval(low, count, _solve(lambda mean: tail - poisson_cdf(count, mean), count))
+
+
+def poisson_cdf(count: int, mean: float) -> float:
+    """Return the probability of ``count`` or fewer, at this mean."""
+    if mean <= 0:
+        return 1.0
+    return math.fsum(math.exp(i * math.log(mean) - mean - math.lgamma(i + 1)) for i in range(count + 1))
+
+
+def _solve(rising: Callable[[float], float], about: float) -> float:
+    """Return where a rising function crosses 0, by halving."""
+    low, high = 0.0, about + 10 * math.sqrt(about + 1) + 10
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return (low + high) / 2
+
+
+class Drift:
+    """Flags a share that is no longer what it was: of what a gate stops, the first window against the last.
+
+    Args:
+        window: samples that are compared.
+        errors: how many standard errors two windows may differ by; samples that follow each other are alike, so that
+            it takes more of them than the textbook says.
+    """
+
+    def __init__(self, window: int = 2000, errors: float = 6.0):
+        self._window, self._errors = window, errors
+        self._first: list[bool] = []
+        self._last: deque[bool] = deque(maxlen=window)
+
+    def see(self, stopped: bool) -> None:
+        """Note what the gate did with a sample."""
+        if len(self._first) < self._window:
+            self._first.append(stopped)
+        else:
+            self._last.append(stopped)
+
+    @property
+    def shares(self) -> tuple[float, float] | None:
+        """The share of the first window and of the last; None before both are full."""
+        if len(self._last) < self._window:
+            return None
+        return sum(self._first) / self._window, sum(self._last) / self._window
+
+    @property
+    def flagged(self) -> bool:
+        """Whether they differ by more than chance."""
+        shares = self.shares
+        if shares is None:
+            return False
+        mean = sum(shares) / 2
+        error = math.sqrt(max(2 * mean * (1 - mean) / self._window, 1e-12))
+        return abs(shares[1] - shares[0]) > self._errors * error

@@ -1,0 +1,80 @@
+"""An audit tells without bias what is lost, and its interval holds as often as it says."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from penstock.audit import Audit, Drift, poisson_cdf, poisson_interval
+from penstock.errors import DeliveryError
+
+
+@given(count=st.integers(0, 300), confidence=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
+def test_the_interval_is_garwoods(count, confidence):
+    tail = (1 - confidence) / 2
+    low = stats.chi2.ppf(tail, 2 * count) / 2 if count else 0.0
+    high = stats.chi2.ppf(1 - tail, 2 * count + 2) / 2
+    found = poisson_interval(count, confidence)
+    assert found.low == pytest.approx(low, rel=1e-6, abs=1e-9) and found.high == pytest.approx(high, rel=1e-6)
+
+
+@given(count=st.integers(0, 100), mean=st.floats(0.01, 200))
+def test_probabilities_are_those_of_scipy(count, mean):
+    assert poisson_cdf(count, mean) == pytest.approx(stats.poisson.cdf(count, mean), abs=1e-9)
+
+
+def field(seed, *, share, lost_rate, positives=400, negatives=3000) -> Audit:
+    """A day in the field: what is lost is let through by chance, like all that is stopped."""
+    audit, draw = Audit(share, random.Random(seed)), random.Random(-seed - 1)
+    for i in range(positives + negatives):
+        positive = i < positives
+        if draw.random() < (lost_rate if positive else 0.95):
+            if audit.takes():
+                audit.judge(positive=positive)
+        else:
+            audit.arrive(positive=positive)
+    return audit
+
+
+@pytest.mark.parametrize(("share", "lost_rate"), [(0.05, 0.1), (0.2, 0.02), (1.0, 0.05)])
+def test_the_estimate_has_no_bias_and_the_interval_holds(share, lost_rate):
+    days = [field(seed, share=share, lost_rate=lost_rate) for seed in range(300)]
+    found = [day.lost_rate() for day in days]
+    lost = sum(day.lost * day.stopped / day.judged for day in days) / len(days)
+    assert lost == pytest.approx(400 * lost_rate, rel=0.1)
+    assert sum(interval.low <= lost_rate <= interval.high for interval in found) / len(found) >= 0.93
+    assert all(interval.low <= interval.estimate <= interval.high for interval in found)
+
+
+def test_before_anything_is_known_nothing_is_said():
+    audit = Audit(0.5, random.Random(0))
+    assert audit.lost_rate() is None
+    audit.stopped, audit.judged = 1000, 10
+    assert audit.lost_rate() == (0, 0, 1), "no positive seen at all: anything is possible"
+    audit.passed = 100
+    assert audit.lost_rate().high == pytest.approx(368.888 / 468.888, rel=1e-4)
+
+
+def test_a_share_that_is_none_is_refused():
+    for share in (-0.1, 1.1):
+        with pytest.raises(DeliveryError, match=r"an audit of .* is not possible: it is a share of the stopped"):
+            Audit(share)
+
+
+def test_drift_is_flagged_and_chance_is_not():
+    flags = []
+    for then in (0.9, 0.9, 0.7):
+        for seed in range(20):
+            draw, drift = random.Random(seed), Drift(window=500)
+            for i in range(1500):
+                drift.see(draw.random() < (0.9 if i < 700 else then))
+            flags.append(drift.flagged)
+    assert not any(flags[:40]) and sum(flags[40:]) >= 10
+    fresh = Drift(window=500)
+    for _ in range(999):
+        fresh.see(True)
+    assert fresh.shares is None and not fresh.flagged
+    fresh.see(True)
+    assert fresh.shares == (1, 1) and not fresh.flagged
