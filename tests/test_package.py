@@ -1,5 +1,6 @@
 """The package as a whole: light to import, complete, and free of what must not be in it."""
 
+import json
 import re
 import subprocess
 import sys
@@ -107,10 +108,12 @@ def test_imports_go_one_way():
 
 def test_no_figure_in_the_readme_is_written_by_hand():
     sys.path.insert(0, str(ROOT))
-    from benchmarks.readme import filled
+    from benchmarks.readme import filled, page
 
     text = (ROOT / "README.md").read_text()
     assert filled(text) == text, "the result files say something else: make readme"
+    written = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert page(json.loads((ROOT / "benchmarks" / "latest.json").read_text())) == written, "make readme"
 
 
 def test_every_link_of_the_documents_leads_somewhere():
