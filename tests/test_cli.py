@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 
 from penstock.cli import main
@@ -102,6 +103,29 @@ def test_the_whole_way(home):
     assert e["accuracy"] > 0.8
     assert [row["name"] for row in e["classes"]] == ["none", "left", "right"]
     assert json.loads((home / "e.json").read_text())["accuracy"] == e["accuracy"]
+    _deployed(home, mine, e)
+
+
+def _deployed(home, mine, evaluation):
+    """The way goes on: the bundle, in floats and in 8 bits, run without torch."""
+    shown = penstock(home, "export", "net.safetensors", *mine, "--out", "bundle", "--split", "test").stdout
+    assert "stage-3.onnx" in shown and "Written: bundle" in shown and max(map(len, shown.splitlines())) <= 100
+    made = json.loads(penstock(home, "export", "net.safetensors", *mine, "--out", "small", "--int8", "--json").stdout)
+    assert made["manifest"]["precision"] == "int8" and made["manifest"]["promise"]["bound"] <= 0.03
+    assert abs(made["before"]["accuracy"] - made["after"]["accuracy"]) <= 0.005
+    code = (
+        "import mine, numpy; x, y = mine.data()['test']; numpy.save('x.npy', x.numpy()); numpy.save('y.npy', y.numpy())"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=home, check=True)
+    answers = json.loads(penstock(home, "run", "bundle", "x.npy", "--json").stdout)
+    names = ["none", "left", "right"]
+    right = sum(answer["label"] == names[label] for answer, label in zip(answers, np.load(home / "y.npy"), strict=True))
+    assert right / len(answers) == pytest.approx(evaluation["accuracy"])
+    assert {answer["stopped_by"] for answer in answers} >= {None, 1}
+    summary = penstock(home, "run", "small", "x.npy", "--each").stdout
+    assert "500 samples" in summary and "gate 2 stopped" in summary and "bytes crossed between stages" in summary
+    refused = penstock(home, "run", "bundle", "y.npy", code=1).stderr
+    assert "ShapeError: an input of shape (500,), int64 came; this bundle takes an array (batch, 6), float32" in refused
 
 
 @pytest.mark.parametrize(
@@ -196,7 +220,21 @@ def test_wrong_usage_exits_with_2(typed):
 
 def test_help_teaches(typed):
     text = typed("--help").out
-    for command in ("cuts", "train", "calibrate", "evaluate", "reproduce", "sweep", "results", "demo"):
+    for command in (
+        "cuts",
+        "train",
+        "calibrate",
+        "evaluate",
+        "export",
+        "run",
+        "island",
+        "up",
+        "certs",
+        "reproduce",
+        "sweep",
+        "results",
+        "demo",
+    ):
         assert command in text
         assert len(typed(command, "--help").out) > 500
     for command in ("list", "fetch", "check"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -45,6 +46,8 @@ class Chain:
         """Classify a batch, and really stop: later stages see only the survivors."""
         stages = self.manifest.stages
         check_input(x, stages[0].takes)
+        if len(x) == 1:
+            return self._one(x)
         batch, gates, classes = len(x), len(stages) - 1, len(self.manifest.labels)
         label = np.full(batch, self.manifest.background)
         stopped_at = np.full(batch, -1)
@@ -57,13 +60,31 @@ class Chain:
             values, said = engine.run(values)
             if stage.gate is not None and said is not None:
                 scores[alive, number] = probability(said)
-                passed = said >= stage.gate.threshold
+                passed = said.astype(np.float64) >= stage.gate.threshold
                 if not passed.all():
                     stopped_at[alive[~passed]] = number
                     alive, values = alive[passed], values[passed]
         logits[alive] = values
         label[alive] = values.argmax(1)
         return Answers(label, stopped_at, scores, logits)
+
+    def _one(self, values: np.ndarray) -> Answers:
+        """Do what `predict` does, for a single sample: a device has one at a time, and arrays of one are slow."""
+        scores, last = [math.nan] * (len(self._engines) - 1), len(self._engines) - 1
+        for number, (stage, engine) in enumerate(zip(self.manifest.stages, self._engines, strict=True)):
+            values, said = engine.run(values)
+            if stage.gate is not None and said is not None:
+                logit = float(said[0])
+                scores[number] = 0.5 * (1 + math.tanh(0.5 * logit))
+                if logit < stage.gate.threshold:
+                    nothing = np.full((1, len(self.manifest.labels)), np.nan, np.float32)
+                    return Answers(
+                        np.array([self.manifest.background]),
+                        np.array([number]),
+                        np.array([scores], np.float32),
+                        nothing,
+                    )
+        return Answers(values.argmax(1), np.array([-1]), np.array([scores], np.float32).reshape(1, last), values)
 
 
 def engines_of(bundle: Bundle, *, threads: int = 1) -> list[Engine]:
