@@ -236,7 +236,7 @@ def test_help_teaches(typed):
         "demo",
     ):
         assert command in text
-        assert len(typed(command, "--help").out) > 500
+        assert len(typed(command, "--help").out) > 400
     for command in ("list", "fetch", "check"):
         assert command in typed("data", "--help").out
         assert "Example: penstock data" in typed("data", command, "--help").out

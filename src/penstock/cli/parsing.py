@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.bundle import Manifest
+from penstock.chain import check_input
 from penstock.errors import DataError, MissingExtraError
 
 
@@ -41,4 +42,6 @@ def samples_of(path: Path, manifest: Manifest) -> np.ndarray:
     wanted = manifest.stages[0].takes
     if x.shape == wanted.shape:
         x = x[None]
-    return x.astype(wanted.dtype) if x.dtype.kind == np.dtype(wanted.dtype).kind else x
+    x = x.astype(wanted.dtype) if x.dtype.kind == np.dtype(wanted.dtype).kind else x
+    check_input(x, wanted)
+    return x
