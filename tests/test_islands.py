@@ -9,7 +9,7 @@ import pytest
 from penstock.bundle import Bundle
 from penstock.chain import Chain
 from penstock.delivery import DropOldest, Outbox
-from penstock.errors import DeliveryError
+from penstock.errors import DeliveryError, StorageError
 from penstock.island import Island, Onward
 from penstock.links import MemoryLink
 from penstock.links.grpc import Listener, dialler
@@ -371,6 +371,76 @@ def test_an_engine_that_fails_costs_its_frames_and_no_more():
             made.islands[3]._engine = Moody()
             said = [await source.ask(np.full(3, value, np.float32)) for value in (2, 9, 2)]
             assert [type(one) for one in said] == [Answer, Dropped, Answer] and said[1].reason is Reason.FAILED
+
+    run(story())
+
+
+def test_a_journal_that_is_full_costs_its_frames_and_no_more(caplog):
+    class Full:
+        def kept(self):
+            return []
+
+        def keep(self, frame):
+            raise StorageError("the disk is full")
+
+    async def story():
+        made = {"outbox": lambda: Outbox(9, journal=Full())}
+        async with town("memory", **made) as islands, Source(THREE, islands.links[0].dial(), backoff=SOON) as source:
+            passes = await source.ask(np.ones(3, np.float32))
+            stops = await source.ask(np.full(3, -1, np.float32))
+            assert passes.reason is Reason.BUFFER_FULL and isinstance(stops, Answer)
+            assert islands.islands[0].waiting == 0
+
+    run(story())
+    assert "the disk is full" in caplog.text
+
+
+def test_who_says_nothing_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("penstock.island.GREETING_S", 0.05)
+
+    async def story():
+        async with town("memory") as made:
+            connection = await made.links[0].dial()()
+            said = decode_down(await connection.receive())
+            assert said.fault is Fault.UNEXPECTED and "no Hello came within 0.05 s" in said.text
+            assert await connection.receive() is None
+
+    run(story())
+
+
+def test_who_does_not_listen_is_not_listened_to():
+    class Deaf:
+        """Sends frames without end, and reads nothing."""
+
+        def __init__(self):
+            self.sent = 0
+
+        async def send(self, content):
+            await asyncio.Event().wait()
+
+        async def receive(self):
+            self.sent += 1
+            await asyncio.sleep(0)
+            stops = np.full(3, -1, np.float32).tobytes()
+            return encode(
+                Hello(bytes.fromhex(THREE.id), 1) if self.sent == 1 else frame(sequence=self.sent, payload=stops)
+            )
+
+        async def close(self):
+            pass
+
+    async def story():
+        async with town("memory", window=8) as made:
+            deaf = Deaf()
+            meeting = asyncio.ensure_future(made.islands[0].meet(deaf))
+            await asyncio.sleep(0.3)
+            heard = deaf.sent
+            await asyncio.sleep(0.2)
+            assert heard == deaf.sent < 100, "it is read no further"
+            async with Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+                assert isinstance(await source.ask(np.ones(3, np.float32)), Answer), "others are"
+            meeting.cancel()
+            await asyncio.gather(meeting, return_exceptions=True)
 
     run(story())
 

@@ -111,10 +111,10 @@ class Outbox:
             if isinstance(self.when_full, Wait):
                 raise DeliveryError(f"a buffer of {self.capacity} frames is full: wait for an answer before the next.")
             dropped = self._remove(self._waiting[0] if self._waiting else next(iter(self._frames)))
-        self._frames[key] = frame
-        self._waiting.append(key)
         if self._journal is not None:
             self._journal.keep(frame)
+        self._frames[key] = frame
+        self._waiting.append(key)
         return dropped
 
     def take(self, window: int) -> Frame | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import time
 from collections import deque
@@ -24,7 +25,7 @@ from penstock.bundle import Bundle
 from penstock.chain import probability
 from penstock.delivery import Inbox, Key, Known, New, Outbox, is_late, key_of
 from penstock.engines import Engine, OnnxRuntime
-from penstock.errors import DeliveryError, LinkError, WireError
+from penstock.errors import DeliveryError, LinkError, StorageError, WireError
 from penstock.links.connection import Connection, Dial
 from penstock.sender import Backoff, Sender, now_us
 from penstock.wire import (
@@ -45,6 +46,14 @@ from penstock.wire import (
     values_of,
     with_payload,
 )
+
+LOG = logging.getLogger("penstock.island")
+
+GREETING_S = 10.0
+"""How long a connection may be silent before its Hello."""
+
+PATIENCE = 4
+"""How many windows of messages may wait for a sender that does not read them."""
 
 QUICK_S = 0.002
 """A stage that takes less runs where messages are read: a thread of its own would take longer to be woken."""
@@ -192,12 +201,17 @@ class Island:
                 self._meeting.add(peer)
                 while (content := await connection.receive()) is not None:
                     await self._take(content, peer)
+                    if peer.unsaid > PATIENCE * self._window:
+                        await peer.said()  # who does not listen is not listened to
         finally:
             self._meeting.discard(peer)
             await peer.close()
 
     async def _greeted(self, connection: Connection, peer: _Peer) -> bool:
-        content = await connection.receive()
+        try:
+            content = await asyncio.wait_for(connection.receive(), GREETING_S)
+        except (TimeoutError, asyncio.TimeoutError):
+            return self._refuse(peer, Fault.UNEXPECTED, f"no Hello came within {GREETING_S:g} s.")
         if content is None:
             return False
         try:
@@ -285,6 +299,7 @@ class Island:
             else:
                 out = self._engine.run(values)
         except Exception:  # of an engine, of any kind: these frames get no answer, and the island goes on
+            LOG.exception("stage %d failed on %d frames, which are reported as dropped", self.number, len(frames))
             for frame in frames:
                 self._answer(Dropped(*key_of(frame), Reason.FAILED))
             return
@@ -312,7 +327,12 @@ class Island:
             onward = with_payload(frame, values.tobytes(), deflate=self._onward.deflate)
             self.counts.forwarded += 1
             self.counts.forwarded_bytes += len(onward.payload)
-            await self._sender.send(onward)
+            try:
+                await self._sender.send(onward)
+            except StorageError:
+                LOG.exception("a frame could not be kept for the next island, and is reported as dropped")
+                self._scores.pop(key, None)
+                self._answer(Dropped(*key, Reason.BUFFER_FULL))
             if key in self._peers:  # it may have been answered while it waited for room
                 self._peers[key].say(Accepted(*key))
 
@@ -366,6 +386,11 @@ class _Peer:
     def say(self, message: Down) -> None:
         """Say something, some time soon."""
         self._queue.put_nowait(message)
+
+    @property
+    def unsaid(self) -> int:
+        """How many messages wait to be written."""
+        return self._queue.qsize()
 
     async def said(self) -> None:
         """Return when all of it was written."""

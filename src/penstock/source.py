@@ -66,7 +66,11 @@ class Source:
         )
         future: asyncio.Future[Answer | Dropped] = asyncio.get_running_loop().create_future()
         self._waiting[key_of(frame)] = future
-        await self.sender.send(frame)
+        try:
+            await self.sender.send(frame)
+        except BaseException:  # cancelled while the buffer was full: nobody waits for this answer any more
+            del self._waiting[key_of(frame)]
+            raise
         return future
 
     async def __aenter__(self) -> Source:

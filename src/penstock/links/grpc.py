@@ -24,6 +24,9 @@ PATH = f"/{PACKAGE}.{SERVICE}/{METHOD}"
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
 """grpc.health.v1.HealthCheckResponse: its only field, the status."""
 
+MOST_CONNECTIONS = 64
+"""At one island; more are turned away."""
+
 HEADERS = 1024
 """Bytes that a message may have beside its payload."""
 
@@ -165,7 +168,7 @@ class Listener:
     ):
         self._meet, self._healthy = meet, healthy
         options = [*ALIVE, ("grpc.max_receive_message_length", payload_bytes + HEADERS), ("grpc.so_reuseport", 0)]
-        self._server = grpc.aio.server(options=options)
+        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MOST_CONNECTIONS)
         handler = grpc.stream_stream_rpc_method_handler(self._stream)
         generic = grpc.method_handlers_generic_handler(f"{PACKAGE}.{SERVICE}", {METHOD: handler})
         health = {"Check": grpc.unary_unary_rpc_method_handler(self._check)}
