@@ -41,6 +41,13 @@ class Chain:
     def __init__(self, bundle: Bundle, *, engines: Sequence[Engine] | None = None, threads: int = 1):
         self.manifest = bundle.manifest
         self._engines = engines or engines_of(bundle, threads=threads)
+        rules = [stage.gate for stage in bundle.manifest.stages]
+        self._steps = [
+            (engine.run, None if rule is None else rule.threshold)
+            for engine, rule in zip(self._engines, rules, strict=True)
+        ]
+        self._background = np.array([bundle.manifest.background])
+        self._nothing = np.full((1, len(bundle.manifest.labels)), np.nan, np.float32)
 
     def predict(self, x: np.ndarray) -> Answers:
         """Classify a batch, and really stop: later stages see only the survivors."""
@@ -70,21 +77,19 @@ class Chain:
 
     def _one(self, values: np.ndarray) -> Answers:
         """Do what `predict` does, for a single sample: a device has one at a time, and arrays of one are slow."""
-        scores, last = [math.nan] * (len(self._engines) - 1), len(self._engines) - 1
-        for number, (stage, engine) in enumerate(zip(self.manifest.stages, self._engines, strict=True)):
-            values, said = engine.run(values)
-            if stage.gate is not None and said is not None:
+        scores = [math.nan] * (len(self._steps) - 1)
+        for number, (run, threshold) in enumerate(self._steps):
+            values, said = run(values)
+            if threshold is not None and said is not None:
                 logit = float(said[0])
                 scores[number] = 0.5 * (1 + math.tanh(0.5 * logit))
-                if logit < stage.gate.threshold:
-                    nothing = np.full((1, len(self.manifest.labels)), np.nan, np.float32)
-                    return Answers(
-                        np.array([self.manifest.background]),
-                        np.array([number]),
-                        np.array([scores], np.float32),
-                        nothing,
-                    )
-        return Answers(values.argmax(1), np.array([-1]), np.array([scores], np.float32).reshape(1, last), values)
+                if logit < threshold:
+                    return Answers(self._background.copy(), np.array([number]), _row(scores), self._nothing.copy())
+        return Answers(values.argmax(1), np.array([-1]), _row(scores), values)
+
+
+def _row(scores: list[float]) -> np.ndarray:
+    return np.array(scores, np.float32).reshape(1, -1)
 
 
 def engines_of(bundle: Bundle, *, threads: int = 1) -> list[Engine]:
@@ -104,6 +109,17 @@ def probability(logit: np.ndarray) -> np.ndarray:
     return 0.5 * (1 + np.tanh(0.5 * logit))  # type: ignore[no-any-return]
 
 
+@np.errstate(over="ignore", invalid="ignore")
+def is_finite(x: np.ndarray) -> bool:
+    """Say whether there is neither NaN nor infinity; one product tells it of ordinary samples.
+
+    >>> is_finite(np.array([3e38, 3e38], np.float32)), is_finite(np.array([np.inf, -np.inf], np.float32))
+    (True, False)
+    """
+    flat = x.reshape(-1)
+    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(x).all())
+
+
 def check_input(x: np.ndarray, wanted: Values) -> None:
     """Refuse what is not a batch of samples.
 
@@ -114,7 +130,7 @@ def check_input(x: np.ndarray, wanted: Values) -> None:
         came = f"shape {x.shape}, {x.dtype}" if isinstance(x, np.ndarray) else f"type {type(x).__name__}"
         sizes = ", ".join(map(str, ("batch", *wanted.shape)))
         raise ShapeError(f"an input of {came} came; this bundle takes an array ({sizes}), {wanted.dtype}.")
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
+    if x.dtype.kind == "f" and not is_finite(x):
         bad = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1)).tolist()
         raise ShapeError(
             f"NaN or infinity in samples {bad[:10]} of {len(x)}: a gate cannot judge them, and stopping them silently "
