@@ -109,6 +109,8 @@ def of_stage(number, **fields) -> bytes:
         (changed(stages=[]), "there are no stages"),
         (changed(stages={}), "stages of the manifest is {}, which is no list"),
         (changed(promise=[]), "promise of the manifest is no object"),
+        (json.dumps({k: v for k, v in json.loads(MANIFEST.to_bytes()).items() if k != "id"}).encode(), "KeyError..id"),
+        (of_stage(1, gate={"threshold": 10**400, "positives": None}), "is damaged: OverflowError"),
         (changed(model="other"), "was changed after it was written: its id is not that of its content. Export it anew"),
         (of_stage(1, file="../stage-1.onnx"), "'../stage-1.onnx' is no name of a file in the bundle"),
         (of_stage(1, file="manifest.json"), "is no name of a file in the bundle"),
@@ -142,6 +144,14 @@ def test_missing_and_foreign_files_are_refused(folder, tmp_path):
     (folder / "stage-2.onnx").unlink()
     with pytest.raises(BundleError, match=r"is not whole: stage-2.onnx is missing. Take another copy"):
         Bundle.read(folder)
+
+
+def test_sizes_and_names_that_cannot_be_are_refused(folder):
+    for fields, text in (({"file_bytes": 2**70}, "is damaged or was changed"), ({"file": "x" * 300}, "is not whole")):
+        made = replace(MANIFEST, stages=(replace(MANIFEST.stages[0], **fields), MANIFEST.stages[1]))
+        written(folder, made)
+        with pytest.raises(BundleError, match=text):
+            Bundle.read(str(folder))
 
 
 def test_a_bundle_that_was_not_written_to_its_end_is_none(folder, monkeypatch):

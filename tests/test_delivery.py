@@ -15,10 +15,17 @@ from penstock.wire import Answer, Frame
 
 @pytest.fixture
 def journal():
-    """Opens journals, and closes them at the end."""
-    opened = []
-    yield lambda path: opened.append(FileJournal(path)) or opened[-1]
-    for one in opened:
+    """Opens journals; whoever had one before was killed, and the system has closed its files."""
+    opened = {}
+
+    def open_(path):
+        if path in opened:
+            opened.pop(path).close()
+        opened[path] = FileJournal(path)
+        return opened[path]
+
+    yield open_
+    for one in opened.values():
         one.close()
 
 
@@ -207,6 +214,42 @@ def test_a_journal_does_not_grow_for_ever(journal, tmp_path, monkeypatch):
         box.put(frame(sequence, payload=bytes(200)))
         assert path.stat().st_size < 3000
     assert [one.sequence for one in journal(path).kept()] == [497, 498, 499]
+
+
+def test_a_journal_is_of_one_process(journal, tmp_path):
+    path = tmp_path / "frames.journal"
+    journal(path).keep(frame(1))
+    with pytest.raises(StorageError, match=r"frames.journal is the journal of another process that runs: give each"):
+        FileJournal(path)
+    assert [one.sequence for one in journal(path).kept()] == [1]
+
+
+def test_half_a_record_hides_nothing(journal, tmp_path):
+    class Full:
+        """A file on a disk that has room for ten bytes."""
+
+        def __init__(self, file):
+            self.file = file
+
+        def write(self, content):
+            return self.file.write(content[:10])
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    path = tmp_path / "frames.journal"
+    kept = journal(path)
+    box = Outbox(2, DropOldest(), kept)
+    box.put(frame(1))
+    box.put(frame(2))
+    whole, kept._file = kept._file, Full(kept._file)
+    with pytest.raises(StorageError, match=r"frames.journal could not be written: No space left"):
+        box.put(frame(3))
+    assert len(box) == 2, "nothing was dropped for what could not be kept"
+    assert box.settle(Key(7, 1)).sequence == 1, "an answer counts, whether or not it can be written down"
+    kept._file = whole
+    box.put(frame(4))
+    assert [one.sequence for one in journal(path).kept()] == [1, 2, 4]
 
 
 def test_a_file_that_is_no_journal_is_not_touched(journal, tmp_path):

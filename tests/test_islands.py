@@ -241,11 +241,73 @@ def test_what_comes_too_late_is_reported():
 
 def test_a_source_that_ends_reports_what_is_left():
     async def story():
-        async with Source(THREE, MemoryLink().dial, backoff=SOON) as source:
-            future = await source.submit(np.ones(3, np.float32))
-        assert (await future).reason is Reason.ENDED
+        x = np.ones(3, np.float32)
+        async with Source(THREE, MemoryLink().dial, outbox=Outbox(2), backoff=SOON) as source:
+            asked = [asyncio.ensure_future(source.ask(x)) for _ in range(4)]
+            await asyncio.sleep(0.05)
+        assert [answer.reason for answer in await asyncio.gather(*asked)] == [Reason.ENDED] * 4
+        assert (await source.ask(x)).reason is Reason.ENDED, "and what comes later, too"
 
     run(story())
+
+
+def test_times_that_cannot_be_are_refused():
+    for deadline_ms in (-1, 2**32, 0.5):
+        with pytest.raises(DeliveryError, match=r"deadline_ms = .* is not possible: whole milliseconds, 0 for none"):
+            Source(THREE, MemoryLink().dial, deadline_ms=deadline_ms)
+
+    async def story():
+        with pytest.raises(DeliveryError, match=r"captured_us = -1 is not possible"):
+            await Source(THREE, MemoryLink().dial).submit(np.ones(3, np.float32), captured_us=-1)
+
+    run(story())
+
+
+def test_a_frame_whose_link_broke_while_it_waited_is_new_when_it_comes_again():
+    """Its sender is not the only one, so that it had to wait for its turn."""
+
+    async def story():
+        x = np.full(3, -1, np.float32)
+        async with town("memory", window=2) as made:
+            island = made.islands[0]
+            island._slow = True
+            made.tasks[0].cancel()  # nobody works for a while
+            await asyncio.gather(made.tasks[0], return_exceptions=True)
+            sources = [Source(THREE, made.links[0].dial(), backoff=SOON) for _ in range(3)]
+            async with AsyncExitStack() as stack:
+                for source in sources:
+                    await stack.enter_async_context(source)
+                asked = [asyncio.ensure_future(source.ask(x)) for source in sources for _ in range(4)]
+                await asyncio.sleep(0.1)
+                made.links[0].link.cut()
+                await asyncio.sleep(0.1)
+                made.tasks[0] = asyncio.ensure_future(island._working())
+                answers = await asyncio.gather(*asked)
+            assert [answer.stopped_by for answer in answers] == [1] * 12 and len(island._inbox) == 0
+
+    run(story())
+
+
+def test_a_welcome_alone_is_no_success():
+    """Who welcomes and closes, again and again, is dialled at growing intervals."""
+    dials = []
+
+    async def story():
+        link = MemoryLink()
+
+        async def rude(connection):
+            dials.append(1)
+            await connection.receive()
+            await connection.send(encode(Welcome(8)))
+            await connection.close()
+
+        link.there = rude
+        async with Source(THREE, link.dial, backoff=Backoff(0.01, 5)) as source:
+            await source.submit(np.ones(3, np.float32))
+            await asyncio.sleep(0.5)
+
+    run(story())
+    assert 2 <= len(dials) <= 9
 
 
 @pytest.mark.parametrize("kind", LINKS)
@@ -340,7 +402,8 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_read():
 def test_an_audit_sees_what_was_stopped_and_the_source_notices_nothing():
     async def story():
         x = samples(400)
-        async with town("memory", audit=1.0) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+        made = {"audit": 1.0, "outbox": lambda: Outbox(1000)}
+        async with town("memory", **made) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
             check(await asyncio.gather(*[await source.submit(sample) for sample in x]), x)
             while any(island.waiting for island in made.islands):
                 await asyncio.sleep(0.01)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import prod
@@ -31,7 +32,7 @@ MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 4 << 20
 """Bytes; more is not read."""
 
-TYPES = ("float32", "float16", "int8", "uint8", "int64")
+TYPES = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64")
 """What a tensor between stages can consist of."""
 
 
@@ -160,12 +161,13 @@ class Bundle:
         write_atomically(folder / MANIFEST, self.manifest.to_bytes())
 
     @classmethod
-    def read(cls, folder: Path) -> Bundle:
+    def read(cls, folder: str | Path) -> Bundle:
         """Read a bundle and check all of it.
 
         Raises:
             BundleError: when it is missing, damaged, changed, or of a newer format.
         """
+        folder = Path(folder)
         manifest = read_manifest(folder)
         return cls(manifest, tuple(_graph(folder, stage) for stage in manifest.stages))
 
@@ -177,7 +179,7 @@ def read_manifest(folder: Path) -> Manifest:
         BundleError: when it is missing, damaged, changed, or of a newer format.
     """
     path = folder / MANIFEST
-    if not path.is_file():
+    if not _is_file(path):
         raise BundleError(
             f"{folder} is no bundle: there is no {MANIFEST} in it. Bundles are written by penstock.export."
         )
@@ -191,11 +193,12 @@ def read_manifest(folder: Path) -> Manifest:
                 f"up to {FORMAT}. Update Penstock."
             )
         manifest = _manifest(fields)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BundleError(f"{path} is damaged: {error!r}. Take another copy.") from error
+        written = fields.text("id")
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise BundleError(f"{path} is damaged: {error!r:.200}. Take another copy.") from error
     except _Wrong as wrong:
         raise BundleError(f"{path} is damaged: {wrong}. Take another copy.") from wrong
-    if plain["id"] != manifest.id:
+    if written != manifest.id:
         raise BundleError(
             f"{path} was changed after it was written: its id is not that of its content. Export it anew."
         )
@@ -204,7 +207,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _graph(folder: Path, stage: Stage) -> bytes:
     path = folder / stage.file
-    if not path.is_file():
+    if not _is_file(path):
         raise BundleError(f"{folder} is not whole: {stage.file} is missing. Take another copy.")
     content = _content(path, stage.file_bytes)
     if len(content) != stage.file_bytes or hashlib.sha256(content).hexdigest() != stage.sha256:
@@ -212,11 +215,18 @@ def _graph(folder: Path, stage: Stage) -> bytes:
     return content
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # such as a name that is too long
+        return False
+
+
 def _content(path: Path, most: int) -> bytes:
     """Read a file, but no more than it may have."""
     try:
         with path.open("rb") as file:
-            content = file.read(most + 1)
+            content = file.read(min(most, os.fstat(file.fileno()).st_size) + 1)
     except OSError as error:
         raise BundleError(f"{path} could not be read: {error.strerror or error}.") from error
     if len(content) > most:

@@ -82,8 +82,8 @@ class Chain:
             values, said = run(values)
             if threshold is not None and said is not None:
                 logit = float(said[0])
-                scores[number] = 0.5 * (1 + math.tanh(0.5 * logit))
-                if logit < threshold:
+                scores[number] = probability_of(logit)
+                if not logit >= threshold:  # NaN is stopped, as in a batch
                     return Answers(self._background.copy(), np.array([number]), _row(scores), self._nothing.copy())
         return Answers(values.argmax(1), np.array([-1]), _row(scores), values)
 
@@ -107,6 +107,11 @@ def probability(logit: np.ndarray) -> np.ndarray:
     [0.0, 0.5, 1.0]
     """
     return 0.5 * (1 + np.tanh(0.5 * logit))  # type: ignore[no-any-return]
+
+
+def probability_of(logit: float) -> float:
+    """Return the sigmoid of one logit."""
+    return 0.5 * (1 + math.tanh(0.5 * logit))
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -10,13 +10,16 @@ Nothing here waits, sends or looks at a clock: islands do.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
-from penstock.errors import DeliveryError
+from penstock.errors import DeliveryError, StorageError
 from penstock.wire import Answer, Dropped, Frame
+
+LOG = logging.getLogger("penstock.delivery")
 
 
 class Key(NamedTuple):
@@ -107,12 +110,12 @@ class Outbox:
         key, dropped = key_of(frame), None
         if key in self._frames:
             return None
-        if self.full:
-            if isinstance(self.when_full, Wait):
-                raise DeliveryError(f"a buffer of {self.capacity} frames is full: wait for an answer before the next.")
-            dropped = self._remove(self._waiting[0] if self._waiting else next(iter(self._frames)))
+        if self.full and isinstance(self.when_full, Wait):
+            raise DeliveryError(f"a buffer of {self.capacity} frames is full: wait for an answer before the next.")
         if self._journal is not None:
             self._journal.keep(frame)
+        if self.full:
+            dropped = self._remove(self._waiting[0] if self._waiting else next(iter(self._frames)))
         self._frames[key] = frame
         self._waiting.append(key)
         return dropped
@@ -159,9 +162,13 @@ class Outbox:
             del self._accepted[key]
         else:
             self._waiting.remove(key)
+        frame = self._frames.pop(key)
         if self._journal is not None:
-            self._journal.settle(key)
-        return self._frames.pop(key)
+            try:
+                self._journal.settle(key)
+            except StorageError as error:  # after a restart it is sent once more, and recognised
+                LOG.warning("%s", error)
+        return frame
 
 
 def is_late(frame: Frame, now_us: int) -> bool:
@@ -208,6 +215,10 @@ class Inbox:
             return Pending()
         self._pending.add(key)
         return New()
+
+    def forget(self, key: Key) -> None:
+        """Note that a frame is not being worked on after all."""
+        self._pending.discard(key)
 
     def answer(self, answer: Answer | Dropped) -> None:
         """Remember an answer."""

@@ -78,7 +78,6 @@ class Fleet:
         """End all islands, the first one first, so that each answers what it has; those that do not are killed."""
         for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
-        for process in reversed(self._processes):
             try:
                 process.wait(END_S)
             except subprocess.TimeoutExpired:

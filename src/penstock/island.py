@@ -17,12 +17,13 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from penstock.audit import Audit, Drift
 from penstock.bundle import Bundle
-from penstock.chain import probability
+from penstock.chain import is_finite, probability_of
 from penstock.delivery import Inbox, Key, Known, New, Outbox, is_late, key_of
 from penstock.engines import Engine, OnnxRuntime
 from penstock.errors import DeliveryError, LinkError, StorageError, WireError
@@ -56,7 +57,11 @@ PATIENCE = 4
 """How many windows of messages may wait for a sender that does not read them."""
 
 QUICK_S = 0.002
-"""A stage that takes less runs where messages are read: a thread of its own would take longer to be woken."""
+"""A stage that takes less runs where messages are read: to wake another task or a thread would take longer."""
+
+
+_Arrived: TypeAlias = tuple[Frame, np.ndarray, float]
+"""A frame, its values, and when it came."""
 
 
 @dataclass
@@ -136,7 +141,7 @@ class Island:
         self._inbox = Inbox(memory)
         self._peers: dict[Key, _Peer] = {}
         self._scores: dict[Key, tuple[float, ...]] = {}
-        self._work: asyncio.Queue[tuple[Frame, np.ndarray, float]] = asyncio.Queue(window)
+        self._work: asyncio.Queue[_Arrived] = asyncio.Queue(window)
         self._meeting: set[_Peer] = set()
         self._leaving = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"stage-{stage}")
@@ -263,7 +268,16 @@ class Island:
             return
         self._peers[key_of(frame)] = peer  # where it was last sent from is where its answer goes
         if isinstance(known, New):
-            await self._work.put((frame, values, time.perf_counter()))
+            arrived = frame, values, time.perf_counter()
+            try:
+                if self._slow or not self._work.empty():
+                    await self._work.put(arrived)
+                else:
+                    await self._work_on([arrived])
+            except BaseException:  # the link broke meanwhile: when the frame comes again it must be new
+                self._inbox.forget(key_of(frame))
+                self._peers.pop(key_of(frame), None)
+                raise
         else:
             self.counts.duplicates += 1
             if self._onward is not None and key_of(frame) in self._onward.outbox:
@@ -272,7 +286,7 @@ class Island:
     def _values(self, frame: Frame) -> np.ndarray:
         takes = self.stage.takes
         values = np.frombuffer(values_of(frame, takes.payload_bytes), takes.dtype).reshape(takes.shape)
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
+        if values.dtype.kind == "f" and not is_finite(values):
             raise WireError("NaN or infinity came in a payload.")
         return values
 
@@ -281,15 +295,18 @@ class Island:
             batch = [await self._work.get()]
             while not self._work.empty() and len(batch) < self._batch:
                 batch.append(self._work.get_nowait())
-            now = now_us()
-            for frame, _, _ in batch:
-                if is_late(frame, now):
-                    self._answer(Dropped(*key_of(frame), Reason.TOO_LATE))
-            batch = [one for one in batch if not is_late(one[0], now)]
-            if batch:
-                frames, values, arrived = zip(*batch, strict=True)
-                await self._run_stage(frames, np.stack(values))
-                self._here.extend(time.perf_counter() - when for when in arrived)
+            await self._work_on(batch)
+
+    async def _work_on(self, batch: Sequence[_Arrived]) -> None:
+        now = now_us()
+        late = [frame for frame, _, _ in batch if is_late(frame, now)]
+        for frame in late:
+            self._answer(Dropped(*key_of(frame), Reason.TOO_LATE))
+        left = [one for one in batch if one[0] not in late] if late else batch
+        if left:
+            frames, values, arrived = zip(*left, strict=True)
+            await self._run_stage(frames, values[0][None] if len(values) == 1 else np.stack(values))
+            self._here.extend(time.perf_counter() - when for when in arrived)
 
     async def _run_stage(self, frames: Sequence[Frame], values: np.ndarray) -> None:
         began = time.perf_counter()
@@ -298,10 +315,13 @@ class Island:
                 out = await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.run, values)
             else:
                 out = self._engine.run(values)
-        except Exception:  # of an engine, of any kind: these frames get no answer, and the island goes on
-            LOG.exception("stage %d failed on %d frames, which are reported as dropped", self.number, len(frames))
-            for frame in frames:
-                self._answer(Dropped(*key_of(frame), Reason.FAILED))
+        except Exception as error:  # of an engine, of any kind: such a frame gets no answer, and the island goes on
+            if len(frames) > 1:  # one may have spoilt it for the others
+                for i, frame in enumerate(frames):
+                    await self._run_stage([frame], values[i : i + 1])
+                return
+            LOG.warning("stage %d failed on a frame, which is reported as dropped: %s", self.number, error)
+            self._answer(Dropped(*key_of(frames[0]), Reason.FAILED))
             return
         self._slow = time.perf_counter() - began > QUICK_S
         for i, frame in enumerate(frames):
@@ -310,8 +330,8 @@ class Island:
     async def _decide(self, frame: Frame, values: np.ndarray, logit: float | None) -> None:
         """Answer a frame, or send it on."""
         key, rule = key_of(frame), self.stage.gate
-        score: tuple[float, ...] = () if logit is None else (float(probability(np.float64(logit))),)
-        stops = rule is not None and logit is not None and logit < rule.threshold and not frame.audit
+        score: tuple[float, ...] = () if logit is None else (probability_of(logit),)
+        stops = rule is not None and logit is not None and not logit >= rule.threshold and not frame.audit
         if rule is not None and not frame.audit:
             self.drift.see(stops)
         if stops:

@@ -9,16 +9,19 @@ disk is not.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from penstock.delivery import Key, key_of
 from penstock.errors import StorageError, WireError
 from penstock.files import write_atomically
+from penstock.locks import if_free
 from penstock.wire import Frame, decode_up, encode
 
 START = b"penstock journal 1\n"
@@ -43,6 +46,10 @@ class FileJournal:
 
     def __init__(self, path: Path):
         self.path = path
+        self._lock = ExitStack()
+        if not self._lock.enter_context(if_free(path.with_name(f".{path.name}.lock"))):
+            self._lock.close()
+            raise StorageError(f"{path} is the journal of another process that runs: give each island its own.")
         self._sizes: OrderedDict[Key, int] = OrderedDict()
         self._found: list[Frame] = []
         whole = self._read()
@@ -64,12 +71,17 @@ class FileJournal:
         """Write down that a frame is done with."""
         if self._sizes.pop(key, None) is not None:
             self._write(_record(SETTLED_MARK + SETTLED.pack(*key)))
-            if self._file.tell() > 2 * self._bytes + SLACK:
+            if self._size > 2 * self._bytes + SLACK:
                 self._rewrite()
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+        self._lock.close()
+
+    @property
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
 
     @property
     def _bytes(self) -> int:
@@ -83,10 +95,13 @@ class FileJournal:
             raise StorageError(f"{self.path} could not be opened: {error.strerror or error}.") from error
 
     def _write(self, record: bytes) -> None:
+        before = self._size
         try:
             if self._file.write(record) != len(record):
-                raise OSError(28, os.strerror(28))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(before)  # half a record would hide all behind it
             raise StorageError(
                 f"{self.path} could not be written: {error.strerror or error}. Free some space."
             ) from error

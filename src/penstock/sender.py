@@ -71,15 +71,19 @@ class Sender:
         self._something = asyncio.Event()  # to send
         self._room = asyncio.Event()
         self._leaving = False  # the next island said goodbye
+        self._ended = self._useful = False
         self.connected = False
         self.resent = 0
         self.refusal: str | None = None
 
     async def send(self, frame: Frame) -> None:
         """Take a frame; waits while the buffer is full, unless that drops its oldest."""
-        while self._outbox.full and not isinstance(self._outbox.when_full, DropOldest):
+        while self._outbox.full and not isinstance(self._outbox.when_full, DropOldest) and not self._ended:
             self._room.clear()
             await self._room.wait()
+        if self._ended:
+            self._settled(frame, Dropped(*key_of(frame), Reason.ENDED))
+            return
         dropped = self._outbox.put(frame)
         if dropped is not None:
             self._settled(dropped, Dropped(*key_of(dropped), Reason.BUFFER_FULL))
@@ -108,7 +112,9 @@ class Sender:
             await self._room.wait()
 
     def give_up(self, reason: Reason) -> None:
-        """Report all that is left as dropped."""
+        """Report all that is left as dropped, and all that comes."""
+        self._ended = True
+        self._room.set()
         for frame in self._outbox.empty():
             self._settled(frame, Dropped(*key_of(frame), reason))
 
@@ -121,13 +127,14 @@ class Sender:
             if not isinstance(welcome, Welcome):
                 self.refusal = welcome.text if isinstance(welcome, Refused) else None
                 return False
-            self.connected, self.refusal, self._leaving = True, None, False
+            self.connected, self.refusal, self._leaving, self._useful = True, None, False, False
             writing = asyncio.ensure_future(self._write(connection, max(1, welcome.window)))
+            writing.add_done_callback(lambda _: asyncio.ensure_future(connection.close()))  # wakes who reads
             while (message := await self._heard(connection)) is not None:
                 self._hear(message)
-            return True
+            return self._useful
         except (LinkError, WireError):
-            return self.connected
+            return self._useful
         finally:
             self.connected = False
             if writing is not None:
@@ -154,6 +161,7 @@ class Sender:
             message = Dropped(message.stream, message.sequence, Reason.FAILED)
         if isinstance(message, Goodbye):
             self._leaving = True  # no more to this one, but what it has it still answers
+        self._useful |= isinstance(message, (Accepted, Answer, Dropped))
         if isinstance(message, Accepted):
             self._outbox.accept(Key(*message))
             self._something.set()  # the window has room again

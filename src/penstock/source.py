@@ -12,6 +12,7 @@ import numpy as np
 from penstock.bundle import Manifest
 from penstock.chain import check_input
 from penstock.delivery import Key, Outbox, key_of
+from penstock.errors import DeliveryError
 from penstock.links.connection import Dial
 from penstock.sender import Backoff, Sender, now_us
 from penstock.wire import Answer, Dropped, Frame, Hello, Reason
@@ -38,6 +39,8 @@ class Source:
         deadline_ms: int = 0,
         backoff: Backoff = Backoff(),
     ):
+        if not 0 <= deadline_ms < 1 << 32 or int(deadline_ms) != deadline_ms:
+            raise DeliveryError(f"deadline_ms = {deadline_ms} is not possible: whole milliseconds, 0 for none.")
         self._takes = manifest.stages[0].takes
         whole = bytes.fromhex(manifest.id)
         self._short = int.from_bytes(whole[:8], "big")
@@ -55,6 +58,8 @@ class Source:
     async def submit(self, sample: np.ndarray, *, captured_us: int | None = None) -> asyncio.Future[Answer | Dropped]:
         """Send a sample, and return where its answer will be; waits while the buffer is full."""
         check_input(sample[None], self._takes)
+        if captured_us is not None and not 0 <= captured_us < 1 << 64:
+            raise DeliveryError(f"captured_us = {captured_us} is not possible: microseconds since 1970, 0 or more.")
         self._next += 1
         frame = Frame(
             self._short,

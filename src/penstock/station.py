@@ -114,7 +114,14 @@ def check_reach(station: Station) -> None:
     Raises:
         LinkError: when the address is not one of this machine alone.
     """
-    if station.identity is not None or station.in_the_clear or is_loopback(station.listen):
+    if station.in_the_clear:
+        return
+    if station.metrics is not None and not is_loopback(station.metrics):
+        raise LinkError(
+            f"metrics at {station.metrics} could be read by other machines: serve them at 127.0.0.1, or say "
+            "--in-the-clear if the network is safe."
+        )
+    if station.identity is not None or is_loopback(station.listen):
         return
     raise LinkError(
         f"an island at {station.listen} could be reached by other machines, which could read frames and send "

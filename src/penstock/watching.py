@@ -88,7 +88,7 @@ def watch(island: Island, address: str) -> tuple[WSGIServer, Thread]:
     registry.register(IslandCollector(island))
     try:
         return start_http_server(int(port), host.strip("[]"), registry)  # type: ignore[no-any-return]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         raise LinkError(
             f"metrics cannot be served at {address!r}: {error}. Give host:port, such as 127.0.0.1:9100."
         ) from error

@@ -322,7 +322,7 @@ _NUMBERED = {"coding": Coding, "reason": Reason, "fault": Fault}
 def _decode(whole: str, content: bytes) -> Up | Down:
     try:
         made = _CLASSES[whole].FromString(content)
-    except DecodeError as error:
+    except (DecodeError, ValueError) as error:
         raise WireError(f"{len(content)} bytes came that are no message: {error}.") from error
     field = made.WhichOneof("message")
     if field is None:

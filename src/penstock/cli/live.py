@@ -28,6 +28,9 @@ async def watch_fleet(bundle: Path, samples: Path | None, rate_hz: float, second
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, told.set)
     tally = _Tally()
+    manifest = read_manifest(bundle)
+    if samples is not None:
+        samples_of(samples, manifest)  # what is wrong with them is said before anything is started
     with Fleet(bundle) as fleet:
         print(f"the first island listens at {fleet.address}; Ctrl-C ends all", flush=True)
         feeding = asyncio.ensure_future(_feed(bundle, fleet.address, samples, rate_hz, tally))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from tokenize import TokenError
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -35,7 +37,7 @@ def samples_of(path: Path, manifest: Manifest) -> np.ndarray:
         x = np.load(path, allow_pickle=False)
     except OSError as error:
         raise DataError(f"{path} could not be read: {error.strerror or error}.") from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, MemoryError, SyntaxError, BadZipFile, TokenError) as error:
         raise DataError(f"{path} is no .npy file of numbers: write the samples with numpy.save.") from error
     if not isinstance(x, np.ndarray):
         raise DataError(f"{path} holds several arrays; give a .npy file with one array of samples.")
@@ -44,4 +46,6 @@ def samples_of(path: Path, manifest: Manifest) -> np.ndarray:
         x = x[None]
     x = x.astype(wanted.dtype) if x.dtype.kind == np.dtype(wanted.dtype).kind else x
     check_input(x, wanted)
+    if not len(x):
+        raise DataError(f"{path} holds no samples.")
     return x

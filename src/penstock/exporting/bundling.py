@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 from torch import Tensor
 
-from penstock.bundle import Bundle, Manifest, Promise, Rule, Stage, Values
+from penstock.bundle import TYPES, Bundle, Manifest, Promise, Rule, Stage, Values
 from penstock.calibration import certify
 from penstock.chain import engines_of
 from penstock.data.batches import Data, batches
@@ -139,9 +139,10 @@ def export(
         background=net.background,
         precision="int8" if isinstance(precision, Int8) else "float32",
         stages=_stages(net, contents, counts, crossing),
-        promise=_promise(net.certificate) if isinstance(precision, Float32) else None,
+        promise=_promise(net.certificate) if _keeps_scores(net, precision) else None,
     )
     bundle = Bundle(manifest, contents)
+    _check_finite(bundle, example)
     if isinstance(precision, Int8) and precision.held_out is not None and net.certificate is not None:
         bundle = _calibrated(net, bundle, precision.held_out, progress)
     exported = Exported(bundle, errors)
@@ -175,6 +176,10 @@ def _graphs(net: GatedNetwork, example: Tensor) -> tuple[list[ir.Model], tuple[f
 def _crossing(net: GatedNetwork, example: Tensor) -> list[Values]:
     """Return what goes into the first stage, what crosses each link, and what the last stage gives."""
     dtype = str(example.dtype).removeprefix("torch.")
+    if dtype not in TYPES:
+        raise ExportError(
+            f"an example of {dtype} came; a bundle takes {', '.join(TYPES)}. Convert it before the network."
+        )
     kept = [(layer.transmitted_values,) for layer in net.layers]
     shapes = [*kept, (net.plan.classes,)]
     return [Values(tuple(example.shape[1:]), dtype), *(Values(shape, "float32") for shape in shapes)]
@@ -266,6 +271,23 @@ def _compared(net: GatedNetwork, exported: Exported, data: Data, progress: bool)
     before = Said(*collect(net, data, progress="PyTorch" if progress else None))
     after = hear(engines_of(exported.bundle, threads=0), data, progress="exported" if progress else None)
     return replace(exported, before=before.decided(net, net.thresholds), after=after.decided(net, thresholds))
+
+
+def _keeps_scores(net: GatedNetwork, precision: Precision) -> bool:
+    """Say whether the gates say what the network's own say, so that the promise of their thresholds holds."""
+    gates = sum(is_gated(net, i) for i in range(len(net.layers)))
+    return isinstance(precision, Float32) and (precision.payload == "float32" or gates < 2)
+
+
+def _check_finite(bundle: Bundle, example: Tensor) -> None:
+    """Refuse a bundle whose values do not fit the type in which they cross a link."""
+    values = example.numpy()
+    for number, engine in enumerate(engines_of(bundle), start=1):
+        values, _ = engine.run(values)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ExportError(
+                f"what stage {number} gives does not fit {values.dtype}: it becomes infinite. Let float32 cross."
+            )
 
 
 def _names(net: GatedNetwork, labels: Sequence[str] | None) -> tuple[str, ...]:
