@@ -27,6 +27,7 @@ from penstock.wire import (
     Refused,
     Welcome,
     decode_down,
+    decode_up,
     encode,
 )
 from test_chain import ENGINES, THREE
@@ -286,6 +287,27 @@ def test_a_frame_whose_link_broke_while_it_waited_is_new_when_it_comes_again():
             assert [answer.stopped_by for answer in answers] == [1] * 12 and len(island._inbox) == 0
 
     run(story())
+
+
+def test_an_answer_that_makes_no_sense_is_a_failure(caplog):
+    async def story():
+        link, answers = MemoryLink(), []
+
+        async def liar(connection):
+            await connection.receive()
+            await connection.send(encode(Welcome(8)))
+            asked = decode_up(await connection.receive())
+            await connection.send(encode(answers.pop()(asked.stream, asked.sequence)))
+            await connection.receive()
+
+        link.there = liar
+        for lie in ({"label": 3}, {"label": 0, "stopped_by": 4}, {"label": 1}, {"label": 0, "scores": (0.5,) * 4}):
+            answers.append(lambda stream, sequence, lie=lie: Answer(stream, sequence, **lie))
+            async with Source(THREE, link.dial, backoff=SOON) as source:
+                assert await source.ask(np.ones(3, np.float32)) == Dropped(source.stream, 1, Reason.FAILED)
+
+    run(story())
+    assert caplog.text.count("an answer came that makes no sense") == 4
 
 
 def test_a_welcome_alone_is_no_success():

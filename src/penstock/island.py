@@ -28,7 +28,7 @@ from penstock.delivery import Inbox, Key, Known, New, Outbox, is_late, key_of
 from penstock.engines import Engine, OnnxRuntime
 from penstock.errors import DeliveryError, LinkError, StorageError, WireError
 from penstock.links.connection import Connection, Dial
-from penstock.sender import Backoff, Sender, now_us
+from penstock.sender import Backoff, Sender, makes_sense_for, now_us
 from penstock.wire import (
     VERSION,
     Accepted,
@@ -150,7 +150,14 @@ class Island:
         self._sender: Sender | None = None
         if onward is not None:
             hello = Hello(self._id, stage + 1)
-            self._sender = Sender(onward.dial, hello, onward.outbox, self._settled, backoff=onward.backoff)
+            self._sender = Sender(
+                onward.dial,
+                hello,
+                onward.outbox,
+                self._settled,
+                backoff=onward.backoff,
+                makes_sense=makes_sense_for(self.manifest),
+            )
 
     @property
     def connected(self) -> bool:

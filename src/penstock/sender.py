@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.bundle import Manifest
 from penstock.delivery import DropOldest, Key, Outbox, key_of
 from penstock.errors import LinkError, WireError
 from penstock.links.connection import Connection, Dial
@@ -26,6 +28,11 @@ from penstock.wire import (
     decode_down,
     encode,
 )
+
+LOG = logging.getLogger("penstock.sender")
+
+WELCOME_S = 10.0
+"""How long to wait for a welcome."""
 
 LOOK_S = 0.05
 """How often deadlines are looked at."""
@@ -51,6 +58,7 @@ class Sender:
         hello: what is said first.
         outbox: where frames are kept.
         settled: told once of each frame that has an answer, or will get none.
+        makes_sense: says whether an answer can be one; `makes_sense_for` knows it of a bundle.
 
     Attributes:
         connected: whether the next island is there.
@@ -66,7 +74,9 @@ class Sender:
         settled: Callable[[Frame, Answer | Dropped], None],
         *,
         backoff: Backoff = Backoff(),
+        makes_sense: Callable[[Answer], bool] = lambda answer: True,
     ):
+        self._makes_sense = makes_sense
         self._dial, self._hello, self._outbox, self._settled, self._backoff = dial, hello, outbox, settled, backoff
         self._something = asyncio.Event()  # to send
         self._room = asyncio.Event()
@@ -123,9 +133,9 @@ class Sender:
         writing: asyncio.Future[None] | None = None
         try:
             await connection.send(encode(self._hello))
-            welcome = await self._heard(connection)
+            welcome = await asyncio.wait_for(self._heard(connection), WELCOME_S)
             if not isinstance(welcome, Welcome):
-                self.refusal = welcome.text if isinstance(welcome, Refused) else None
+                self._note(welcome)
                 return False
             self.connected, self.refusal, self._leaving, self._useful = True, None, False, False
             writing = asyncio.ensure_future(self._write(connection, max(1, welcome.window)))
@@ -133,7 +143,7 @@ class Sender:
             while (message := await self._heard(connection)) is not None:
                 self._hear(message)
             return self._useful
-        except (LinkError, WireError):
+        except (LinkError, WireError, TimeoutError, asyncio.TimeoutError):
             return self._useful
         finally:
             self.connected = False
@@ -144,6 +154,13 @@ class Sender:
             self.resent += self._outbox.resend()
             self._something.set()
             await connection.close()
+
+    def _note(self, message: Down | None) -> None:
+        """Say why the next island does not want us, once."""
+        refusal = message.text if isinstance(message, Refused) else None
+        if refusal is not None and refusal != self.refusal:
+            LOG.warning("the next island refuses us: %s", refusal)
+        self.refusal = refusal
 
     async def _write(self, connection: Connection, window: int) -> None:
         while True:
@@ -165,6 +182,9 @@ class Sender:
         if isinstance(message, Accepted):
             self._outbox.accept(Key(*message))
             self._something.set()  # the window has room again
+        if isinstance(message, Answer) and not self._makes_sense(message):
+            LOG.warning("an answer came that makes no sense, and counts as a failure: %.200r", message)
+            message = Dropped(*key_of(message), Reason.FAILED)
         if isinstance(message, (Answer, Dropped)):
             frame = self._outbox.settle(key_of(message))
             if frame is not None:
@@ -179,6 +199,17 @@ class Sender:
                 self._settled(frame, Dropped(*key_of(frame), Reason.TOO_LATE))
                 self._room.set()
                 self._something.set()
+
+
+def makes_sense_for(manifest: Manifest) -> Callable[[Answer], bool]:
+    """Return what tells whether an answer can be one of this bundle."""
+    classes, stages = len(manifest.labels), len(manifest.stages)
+
+    def makes_sense(answer: Answer) -> bool:
+        fits = answer.label < classes and answer.stopped_by < stages and len(answer.scores) < stages
+        return fits and len(answer.logits) == (0 if answer.stopped_by else classes)
+
+    return makes_sense
 
 
 def now_us() -> int:

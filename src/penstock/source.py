@@ -14,7 +14,7 @@ from penstock.chain import check_input
 from penstock.delivery import Key, Outbox, key_of
 from penstock.errors import DeliveryError
 from penstock.links.connection import Dial
-from penstock.sender import Backoff, Sender, now_us
+from penstock.sender import Backoff, Sender, makes_sense_for, now_us
 from penstock.wire import Answer, Dropped, Frame, Hello, Reason
 
 
@@ -48,7 +48,12 @@ class Source:
         self._next, self._deadline_ms = 0, deadline_ms
         self._waiting: dict[Key, asyncio.Future[Answer | Dropped]] = {}
         self.sender = Sender(
-            dial, Hello(whole, 1), Outbox(256) if outbox is None else outbox, self._settled, backoff=backoff
+            dial,
+            Hello(whole, 1),
+            Outbox(256) if outbox is None else outbox,
+            self._settled,
+            backoff=backoff,
+            makes_sense=makes_sense_for(manifest),
         )
 
     async def ask(self, sample: np.ndarray) -> Answer | Dropped:

@@ -114,6 +114,9 @@ def check_reach(station: Station) -> None:
     Raises:
         LinkError: when the address is not one of this machine alone.
     """
+    for address in (station.listen, station.metrics, station.onward):
+        if address is not None:
+            check_address(address)
     if station.in_the_clear:
         return
     if station.metrics is not None and not is_loopback(station.metrics):
@@ -128,6 +131,25 @@ def check_reach(station: Station) -> None:
         "their own. Give it a certificate (penstock certs makes some for a try-out), let it listen at 127.0.0.1, "
         "or say --in-the-clear if the network is safe."
     )
+
+
+def check_address(address: str) -> None:
+    """Refuse what is no address.
+
+    Raises:
+        LinkError: when it is not host:port.
+    """
+    host, _, port = address.rpartition(":")
+    if address.startswith("unix:"):
+        return
+    if (
+        not host
+        or not port.isascii()
+        or not port.isdigit()
+        or int(port) > 65535
+        or (":" in host and not host.endswith("]"))
+    ):
+        raise LinkError(f"{address!r} is no address: give host:port, such as 127.0.0.1:7001, or [::1]:7001.")
 
 
 def is_loopback(address: str) -> bool:

@@ -251,6 +251,8 @@ def values_of(frame: Frame, payload_bytes: int) -> bytes:
         WireError: when they are not.
     """
     values = frame.payload
+    if frame.coding not in Coding._value2member_map_:
+        raise WireError(f"a payload is written in a way that is not known here: coding {frame.coding}.")
     if frame.coding == Coding.DEFLATE:
         values = _inflate(values, payload_bytes)
     if len(values) != payload_bytes:
@@ -335,8 +337,6 @@ def _value(name: str, value: Any) -> Any:
     if name in _NUMBERED:
         known = _NUMBERED[name]
         if value not in known._value2member_map_:
-            if known is Coding:
-                raise WireError(f"a payload is written in a way that is not known here: coding {value}.")
-            return known(0)
+            return value if known is Coding else known(0)
         return known(value)
     return tuple(value) if name in ("scores", "logits") else value

@@ -44,7 +44,11 @@ def samples_of(path: Path, manifest: Manifest) -> np.ndarray:
     wanted = manifest.stages[0].takes
     if x.shape == wanted.shape:
         x = x[None]
-    x = x.astype(wanted.dtype) if x.dtype.kind == np.dtype(wanted.dtype).kind else x
+    if x.dtype.kind == np.dtype(wanted.dtype).kind:
+        made = x.astype(wanted.dtype)
+        if x.dtype.kind in "iu" and (made != x).any():
+            raise DataError(f"{path} holds numbers that {wanted.dtype} cannot hold: {x.min()} to {x.max()} came.")
+        x = made
     check_input(x, wanted)
     if not len(x):
         raise DataError(f"{path} holds no samples.")

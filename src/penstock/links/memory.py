@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from weakref import WeakSet
 
 from penstock.errors import LinkError
 from penstock.links.connection import Connection
@@ -18,7 +19,7 @@ class MemoryLink:
 
     def __init__(self, there: Callable[[Connection], Awaitable[None]] | None = None):
         self.there = there
-        self._open: set[_End] = set()
+        self._open: WeakSet[_End] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def dial(self) -> Connection:
@@ -26,7 +27,7 @@ class MemoryLink:
         if self.there is None:
             raise LinkError("nobody stands at the other end of a link in memory.")
         ours, theirs = _pair()
-        self._open |= {ours, theirs}
+        self._open.update((ours, theirs))
         task = asyncio.ensure_future(self.there(theirs))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -34,7 +35,7 @@ class MemoryLink:
 
     def cut(self) -> None:
         """Break all connections: what is on the way is lost."""
-        for end in self._open:
+        for end in tuple(self._open):
             end.cut()
         self._open.clear()
 
