@@ -84,7 +84,7 @@ def chain() -> list[Figure]:
                 "stage 1": lambda: [first.run(sample) for sample in stream],
                 "rest": lambda: [rest.run(values) for values in packed],
             },
-            rounds=20,
+            rounds=60,
             warm_up=2,
         )
         passed = float((gated.predict(x.numpy()).stopped_at < 0).mean())
