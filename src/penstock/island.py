@@ -53,9 +53,6 @@ LOG = logging.getLogger("penstock.island")
 GREETING_S = 10.0
 """How long a connection may be silent before its Hello."""
 
-PATIENCE = 4
-"""How many windows of messages may wait for a sender that does not read them."""
-
 QUICK_S = 0.002
 """A stage that takes less runs where messages are read: to wake another task or a thread would take longer."""
 
@@ -213,8 +210,7 @@ class Island:
                 self._meeting.add(peer)
                 while (content := await connection.receive()) is not None:
                     await self._take(content, peer)
-                    if peer.unsaid > PATIENCE * self._window:
-                        await peer.said()  # who does not listen is not listened to
+                    await peer.said()  # who does not listen is not listened to
         finally:
             self._meeting.discard(peer)
             await peer.close()
@@ -407,38 +403,38 @@ class _Peer:
 
     def __init__(self, connection: Connection):
         self._connection = connection
-        self._queue: asyncio.Queue[Down] = asyncio.Queue()
+        self._messages: deque[Down] = deque()
+        self._something, self._turn = asyncio.Event(), asyncio.Lock()
         self._writing = asyncio.ensure_future(self._write())
+        self._broken = False
 
     def say(self, message: Down) -> None:
         """Say something, some time soon."""
-        self._queue.put_nowait(message)
-
-    @property
-    def unsaid(self) -> int:
-        """How many messages wait to be written."""
-        return self._queue.qsize()
+        self._messages.append(message)
+        self._something.set()
 
     async def said(self) -> None:
-        """Return when all of it was written."""
-        await self._queue.join()
+        """Write all that waits: now and here, which is sooner than to wake somebody else for it."""
+        async with self._turn:
+            while self._messages:
+                message = self._messages.popleft()
+                if not self._broken:
+                    try:
+                        await self._connection.send(encode(message))
+                    except LinkError:
+                        self._broken = True  # what is not said is asked again
 
     async def close(self) -> None:
         """Write what is left, and end the connection."""
         with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._queue.join(), 1.0)
+            await asyncio.wait_for(self.said(), 1.0)
         self._writing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._writing
         await self._connection.close()
 
     async def _write(self) -> None:
-        broken = False
         while True:
-            message = await self._queue.get()
-            if not broken:
-                try:
-                    await self._connection.send(encode(message))
-                except LinkError:
-                    broken = True  # what is not said is asked again
-            self._queue.task_done()
+            await self._something.wait()
+            self._something.clear()
+            await self.said()
