@@ -11,7 +11,9 @@ module is imported, and so is the text of a .proto file (`proto_file`): nothing 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -206,15 +208,7 @@ SERVICE, METHOD = "Island", "Stream"
 def encode(message: Up | Down) -> bytes:
     """Return a message as it crosses a link."""
     field, whole = _HOMES[type(message)]
-    made = whole()
-    inner = getattr(made, field)
-    inner.SetInParent()
-    for name, value in zip(message._fields, message, strict=True):
-        if isinstance(value, tuple):
-            getattr(inner, name).extend(value)
-        else:
-            setattr(inner, name, value)
-    return made.SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+    return whole(**{field: message._asdict()}).SerializeToString()  # type: ignore[no-any-return]
 
 
 def decode_up(content: bytes) -> Up:
@@ -317,8 +311,11 @@ _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Hello, Frame, Welcome, Answer, Dropped, Refused, Goodbye, Accepted)
 }
 _HOMES = {_KINDS[kind]: (field, _CLASSES[whole]) for whole, choices in EITHER.items() for field, _, kind in choices}
-_READERS = {field: _KINDS[kind] for choices in EITHER.values() for field, _, kind in choices}
-_NUMBERED = {"coding": Coding, "reason": Reason, "fault": Fault}
+_READERS = {
+    field: (_KINDS[kind], attrgetter(*_KINDS[kind]._fields))
+    for choices in EITHER.values()
+    for field, _, kind in choices
+}
 
 
 def _decode(whole: str, content: bytes) -> Up | Down:
@@ -329,14 +326,22 @@ def _decode(whole: str, content: bytes) -> Up | Down:
     field = made.WhichOneof("message")
     if field is None:
         raise WireError(f"{len(content)} bytes came that are no message that is known here.")
-    kind, inner = _READERS[field], getattr(made, field)
-    return kind(*(_value(name, getattr(inner, name)) for name in kind._fields))  # type: ignore[no-any-return]
+    kind, fields = _READERS[field]
+    values = fields(getattr(made, field))
+    message = kind(*values) if isinstance(values, tuple) else kind(values)  # of one field there is no tuple
+    return _NAMED[kind](message) if kind in _NAMED else message  # type: ignore[no-any-return]
 
 
-def _value(name: str, value: Any) -> Any:
-    if name in _NUMBERED:
-        known = _NUMBERED[name]
-        if value not in known._value2member_map_:
-            return value if known is Coding else known(0)
-        return known(value)
-    return tuple(value) if name in ("scores", "logits") else value
+def _named(kind: type[IntEnum], value: int) -> Any:
+    """Return a number by its name; one of the future is the first of them, which says that it is not known."""
+    return kind(value) if value in kind._value2member_map_ else kind(0)
+
+
+_CODINGS = {int(coding): coding for coding in Coding}
+_NAMED: dict[type[Any], Callable[[Any], Any]] = {
+    Frame: lambda frame: frame._replace(coding=_CODINGS.get(frame.coding, frame.coding)) if frame.coding else frame,
+    Answer: lambda answer: answer._replace(scores=tuple(answer.scores), logits=tuple(answer.logits)),
+    Dropped: lambda dropped: dropped._replace(reason=_named(Reason, dropped.reason)),
+    Refused: lambda refused: refused._replace(fault=_named(Fault, refused.fault)),
+}
+"""What is left to do to a message that was read."""
