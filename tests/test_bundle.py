@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.bundle import Bundle, Manifest, Promise, Rule, Stage, Values, read_manifest
+from penstock.bundle import Bundle, read_manifest
 from penstock.errors import BundleError, StorageError
+from penstock.manifest import Manifest, Promise, Rule, Stage, Values
 
 GRAPHS = (b"the first graph", b"the second")
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from penstock.bundle import Bundle, Rule, Values
+from penstock.bundle import Bundle
 from penstock.chain import Chain
 from penstock.engines import OnnxRuntime, Output
 from penstock.errors import BundleError, ShapeError
+from penstock.manifest import Rule, Values
 from test_bundle import BUNDLE, MANIFEST
 
 THREE = replace(

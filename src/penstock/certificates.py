@@ -19,6 +19,9 @@ from penstock.errors import LinkError
 from penstock.files import make_folder, write_atomically
 
 AUTHORITY = "authority"
+LONGEST = 64
+"""Letters of a name: a certificate has room for no more."""
+
 VALID = datetime.timedelta(days=365)
 PEM = serialization.Encoding.PEM
 
@@ -36,7 +39,8 @@ def write_certificates(folder: Path, names: Sequence[str]) -> list[Path]:
         LinkError: when a name cannot be one, or what is there is no authority.
     """
     for name in names:
-        if not name or name == AUTHORITY or Path(name).name != name or name.startswith("."):
+        odd = not name.isascii() or len(name) > LONGEST or any(letter.isspace() for letter in name)
+        if not name or odd or name == AUTHORITY or Path(name).name != name or name.startswith("."):
             raise LinkError(f"{name!r} cannot be the name of an island's certificate: give a host, such as hub.local.")
     make_folder(folder)
     written: list[Path] = []

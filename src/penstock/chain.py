@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.bundle import Bundle, Values
+from penstock.bundle import Bundle
 from penstock.engines import Engine, OnnxRuntime
 from penstock.errors import ShapeError
+from penstock.manifest import Values
 
 
 class Answers(NamedTuple):

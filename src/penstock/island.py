@@ -26,14 +26,14 @@ from penstock.bundle import Bundle
 from penstock.chain import is_finite, probability_of
 from penstock.delivery import Inbox, Key, Known, New, Outbox, is_late, key_of
 from penstock.engines import Engine, OnnxRuntime
-from penstock.errors import DeliveryError, LinkError, StorageError, WireError
+from penstock.errors import DeliveryError, StorageError, WireError
 from penstock.links.connection import Connection, Dial
+from penstock.peer import Peer
 from penstock.sender import Backoff, Sender, makes_sense_for, now_us
 from penstock.wire import (
     VERSION,
     Accepted,
     Answer,
-    Down,
     Dropped,
     Fault,
     Frame,
@@ -43,7 +43,6 @@ from penstock.wire import (
     Refused,
     Welcome,
     decode_up,
-    encode,
     values_of,
     with_payload,
 )
@@ -136,10 +135,10 @@ class Island:
         self._engine = engine or OnnxRuntime(bundle.graphs[stage - 1], name=self.stage.file, threads=threads)
         self._window, self._batch = window, batch
         self._inbox = Inbox(memory)
-        self._peers: dict[Key, _Peer] = {}
+        self._peers: dict[Key, Peer] = {}
         self._scores: dict[Key, tuple[float, ...]] = {}
         self._work: asyncio.Queue[_Arrived] = asyncio.Queue(window)
-        self._meeting: set[_Peer] = set()
+        self._meeting: set[Peer] = set()
         self._leaving = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"stage-{stage}")
         self._slow = False
@@ -204,7 +203,7 @@ class Island:
 
     async def meet(self, connection: Connection) -> None:
         """Take frames from one sender, until the connection ends."""
-        peer = _Peer(connection)
+        peer = Peer(connection)
         try:
             if await self._greeted(connection, peer):
                 self._meeting.add(peer)
@@ -215,7 +214,7 @@ class Island:
             self._meeting.discard(peer)
             await peer.close()
 
-    async def _greeted(self, connection: Connection, peer: _Peer) -> bool:
+    async def _greeted(self, connection: Connection, peer: Peer) -> bool:
         try:
             content = await asyncio.wait_for(connection.receive(), GREETING_S)
         except (TimeoutError, asyncio.TimeoutError):
@@ -239,12 +238,12 @@ class Island:
         peer.say(Goodbye("this island is about to end") if self._leaving else Welcome(self._window))
         return not self._leaving
 
-    def _refuse(self, peer: _Peer, fault: Fault, text: str, frame: Frame | None = None) -> bool:
+    def _refuse(self, peer: Peer, fault: Fault, text: str, frame: Frame | None = None) -> bool:
         self.counts.refused[fault] = self.counts.refused.get(fault, 0) + 1
         peer.say(Refused(fault, text, *((0, 0) if frame is None else key_of(frame))))
         return False
 
-    async def _take(self, content: bytes, peer: _Peer) -> None:
+    async def _take(self, content: bytes, peer: Peer) -> None:
         """Take a message: a new frame waits for its turn, which may make its sender wait."""
         try:
             frame = decode_up(content)
@@ -396,45 +395,3 @@ class Island:
             await asyncio.sleep(0.01)
         for peer in tuple(self._meeting):
             await peer.said()
-
-
-class _Peer:
-    """A sender that is connected: what is said to it waits here, and is written in order."""
-
-    def __init__(self, connection: Connection):
-        self._connection = connection
-        self._messages: deque[Down] = deque()
-        self._something, self._turn = asyncio.Event(), asyncio.Lock()
-        self._writing = asyncio.ensure_future(self._write())
-        self._broken = False
-
-    def say(self, message: Down) -> None:
-        """Say something, some time soon."""
-        self._messages.append(message)
-        self._something.set()
-
-    async def said(self) -> None:
-        """Write all that waits: now and here, which is sooner than to wake somebody else for it."""
-        async with self._turn:
-            while self._messages:
-                message = self._messages.popleft()
-                if not self._broken:
-                    try:
-                        await self._connection.send(encode(message))
-                    except LinkError:
-                        self._broken = True  # what is not said is asked again
-
-    async def close(self) -> None:
-        """Write what is left, and end the connection."""
-        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(self.said(), 1.0)
-        self._writing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._writing
-        await self._connection.close()
-
-    async def _write(self) -> None:
-        while True:
-            await self._something.wait()
-            self._something.clear()
-            await self.said()

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.bundle import Manifest
 from penstock.delivery import DropOldest, Key, Outbox, key_of
 from penstock.errors import LinkError, WireError
 from penstock.links.connection import Connection, Dial
+from penstock.manifest import Manifest
 from penstock.wire import (
     Accepted,
     Answer,

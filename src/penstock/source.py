@@ -9,11 +9,11 @@ from types import TracebackType
 
 import numpy as np
 
-from penstock.bundle import Manifest
 from penstock.chain import check_input
 from penstock.delivery import Key, Outbox, key_of
 from penstock.errors import DeliveryError
 from penstock.links.connection import Dial
+from penstock.manifest import Manifest
 from penstock.sender import Backoff, Sender, makes_sense_for, now_us
 from penstock.wire import Answer, Dropped, Frame, Hello, Reason
 

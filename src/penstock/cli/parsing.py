@@ -10,9 +10,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from penstock.bundle import Manifest
 from penstock.chain import check_input
 from penstock.errors import DataError, MissingExtraError
+from penstock.manifest import Manifest
 
 
 def missing(error: ModuleNotFoundError, extra: str) -> MissingExtraError:

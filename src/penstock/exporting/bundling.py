@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 from torch import Tensor
 
-from penstock.bundle import TYPES, Bundle, Manifest, Promise, Rule, Stage, Values
+from penstock.bundle import Bundle
 from penstock.calibration import certify
 from penstock.chain import engines_of
 from penstock.data.batches import Data, batches
@@ -27,6 +27,7 @@ from penstock.exporting.graphs import cleaned, macs, to_bytes, to_graph
 from penstock.exporting.payload import give, spread_over, take
 from penstock.exporting.quantisation import quantised
 from penstock.exporting.stages import DeployedStage, check, is_gated
+from penstock.manifest import TYPES, Manifest, Promise, Rule, Stage, Values
 from penstock.network import Certificate, GatedNetwork
 from penstock.outcomes import collect
 

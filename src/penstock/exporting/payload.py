@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from penstock.bundle import Values
 from penstock.exporting.graphs import INPUT, PACKED
+from penstock.manifest import Values
 
 LEVELS = 255
 """Steps between the smallest and the largest number of 8 bits."""
