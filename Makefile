@@ -1,5 +1,6 @@
 # make demo    a real network gated on real data, within three minutes of its installation
 # make test    the whole test suite
+# make test-cloud   the tests of stages on Ray Serve, in .venv-cloud: an environment of its own, without torch
 # make bench   the figures of benchmarks/latest.json; `make bench only=predict` measures one part of them
 # make readme  fill the README's figures and docs/benchmarks.md from docs/demo.json and benchmarks/latest.json
 # make check   format, lint and types
@@ -15,13 +16,17 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test bench readme check format clean fashion-mnist cifar10 reproduce results
+.PHONY: demo test test-cloud bench readme check format clean fashion-mnist cifar10 reproduce results
 
 demo: .venv/demo
 	$(BIN)/penstock demo --folder demo
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-cloud: .venv/dev .venv-cloud/installed
+	$(BIN)/python tests/cloud/export_bundle.py runs/cloud/bundle
+	.venv-cloud/bin/python -m pytest tests/cloud/test_ray_serve.py --confcutdir tests/cloud -W ignore
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks $(if $(only),--only $(only))
@@ -51,7 +56,7 @@ format: .venv/dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-cloud demo .pytest_cache .mypy_cache .ruff_cache
 
 # Each file below stands for an installation; a change of what it needs makes it anew.
 .venv/torch: constraints.txt
@@ -76,4 +81,12 @@ clean:
 	@echo "installing what the tests need"
 	@$(PIP) --editable '.[dev]'
 	@$(PIP) --no-deps --upgrade --target .venv/timm timm==1.0.30 torchvision==0.28.0
+	@touch $@
+
+# Ray brings versions of its own of much that others need too.
+.venv-cloud/installed: constraints.txt pyproject.toml
+	@echo "making .venv-cloud, and installing Ray (once)"
+	@$(PYTHON) -m venv .venv-cloud
+	@.venv-cloud/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[cloud]' pytest pytest-timeout
 	@touch $@

@@ -228,6 +228,7 @@ def test_help_teaches(typed):
         "export",
         "run",
         "island",
+        "serve",
         "up",
         "certs",
         "reproduce",

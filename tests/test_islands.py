@@ -1,6 +1,7 @@
 """Islands over links say what the chain in one process says, whatever is cut on the way."""
 
 import asyncio
+import random
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import numpy as np
@@ -13,7 +14,7 @@ from penstock.errors import DeliveryError, StorageError
 from penstock.island import Island, Onward
 from penstock.links import MemoryLink
 from penstock.links.grpc import Listener, dialler
-from penstock.sender import Backoff
+from penstock.sender import Backoff, now_us
 from penstock.source import Source
 from penstock.wire import (
     Accepted,
@@ -30,6 +31,7 @@ from penstock.wire import (
     decode_up,
     encode,
 )
+from penstock.workbench import Arrived, Away, Finished
 from test_chain import ENGINES, THREE
 
 BUNDLE = Bundle(THREE, (b"",) * 4)
@@ -87,8 +89,8 @@ LINKS = {"memory": Memory, "grpc": Grpc}
 class Town:
     """Four islands in a row, and what connects them."""
 
-    def __init__(self, kind, **options):
-        self.links = [kind() for _ in range(4)]
+    def __init__(self, kind, engines=ENGINES, **options):
+        self.engines, self.links = engines, [kind() for _ in range(4)]
         self.options = {"window": 8} | options
         self.islands, self.tasks = [None] * 4, [None] * 4
 
@@ -97,7 +99,7 @@ class Town:
         if i < 3:
             onward = Onward(self.links[i + 1].dial(), self.options.get("outbox", lambda: Outbox(64))(), backoff=SOON)
         plain = {name: value for name, value in self.options.items() if name != "outbox"}
-        self.islands[i] = Island(BUNDLE, i + 1, onward=onward, engine=ENGINES[i], **plain)
+        self.islands[i] = Island(BUNDLE, i + 1, onward=onward, engine=self.engines[i], **plain)
         self.tasks[i] = asyncio.ensure_future(self.islands[i].run())
         await self.links[i].start(self.islands[i])
 
@@ -109,8 +111,8 @@ class Town:
 
 
 @asynccontextmanager
-async def town(kind, **options):
-    made = Town(LINKS[kind], **options)
+async def town(kind, engines=ENGINES, **options):
+    made = Town(LINKS[kind], engines, **options)
     for i in reversed(range(4)):
         await made.build(i)
     try:
@@ -140,11 +142,29 @@ def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
+class SomeTimeElsewhere:
+    """An engine that is asked, and gives answers in any order."""
+
+    def __init__(self, engine):
+        self.engine, self.at_once, self.most = engine, 0, 0
+
+    async def ask(self, values):
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(random.uniform(0, 0.005))
+        self.at_once -= 1
+        return self.engine.run(values[None])
+
+
+AWAY = [SomeTimeElsewhere(engine) for engine in ENGINES]
+
+
+@pytest.mark.parametrize("engines", [ENGINES, AWAY], ids=["here", "elsewhere"])
 @pytest.mark.parametrize("kind", LINKS)
-def test_islands_over_links_are_the_chain_in_one_process(kind):
+def test_islands_over_links_are_the_chain_in_one_process(kind, engines):
     async def story():
         x = samples(300)
-        async with town(kind) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+        async with town(kind, engines) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
             check(await asyncio.gather(*[await source.submit(sample) for sample in x]), x)
             counts = [island.counts for island in made.islands]
         assert counts[0].frames == 300 and all(one.answered == one.frames for one in counts)
@@ -271,7 +291,7 @@ def test_a_frame_whose_link_broke_while_it_waited_is_new_when_it_comes_again():
         x = np.full(3, -1, np.float32)
         async with town("memory", window=2) as made:
             island = made.islands[0]
-            island._slow = True
+            island._bench._slow = True
             made.tasks[0].cancel()  # nobody works for a while
             await asyncio.gather(made.tasks[0], return_exceptions=True)
             sources = [Source(THREE, made.links[0].dial(), backoff=SOON) for _ in range(3)]
@@ -282,7 +302,7 @@ def test_a_frame_whose_link_broke_while_it_waited_is_new_when_it_comes_again():
                 await asyncio.sleep(0.1)
                 made.links[0].link.cut()
                 await asyncio.sleep(0.1)
-                made.tasks[0] = asyncio.ensure_future(island._working())
+                made.tasks[0] = asyncio.ensure_future(island._bench.run())
                 answers = await asyncio.gather(*asked)
             assert [answer.stopped_by for answer in answers] == [1] * 12 and len(island._inbox) == 0
 
@@ -444,18 +464,64 @@ def test_an_audit_sees_what_was_stopped_and_the_source_notices_nothing():
     assert lost.low < lost.estimate == audits[0].lost / (audits[0].lost + audits[0].passed) < lost.high
 
 
-def test_an_engine_that_fails_costs_its_frames_and_no_more():
-    class Moody:
-        def run(self, values):
-            if (values > 5).any():
-                raise RuntimeError("too warm")
-            return ENGINES[3].run(values)
+class Moody:
+    """Here, or elsewhere."""
 
+    def run(self, values):
+        if (values > 5).any():
+            raise RuntimeError("too warm")
+        return ENGINES[3].run(values)
+
+
+class MoodyElsewhere:
+    async def ask(self, values):
+        await asyncio.sleep(0.01)
+        return Moody().run(values[None])
+
+
+@pytest.mark.parametrize("engine", [Moody(), MoodyElsewhere()])
+def test_an_engine_that_fails_costs_its_frames_and_no_more(engine):
     async def story():
-        async with town("memory") as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
-            made.islands[3]._engine = Moody()
+        engines = [*ENGINES[:3], engine]
+        async with town("memory", engines) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
             said = [await source.ask(np.full(3, value, np.float32)) for value in (2, 9, 2)]
             assert [type(one) for one in said] == [Answer, Dropped, Answer] and said[1].reason is Reason.FAILED
+
+    run(story())
+
+
+def test_elsewhere_many_are_at_work_but_no_more_than_there_is_room_for():
+    async def story():
+        engine, told = SomeTimeElsewhere(ENGINES[3]), []
+
+        async def worked(arrived, values, logit):
+            told.append(arrived.frame.sequence)
+
+        bench = Away(engine, Finished(worked, lambda frame, reason: told.append((frame.sequence, reason))), most=5)
+        running = asyncio.ensure_future(bench.run())
+        for i in range(50):
+            frame = Frame(0, 0, i, captured_us=0 if i == 7 else now_us(), payload=b"", deadline_ms=60_000)
+            await bench.take(Arrived(frame, np.ones(3, np.float32), 0.0))
+        while bench._tasks:
+            await asyncio.sleep(0.001)
+        running.cancel()
+        assert engine.most == 5
+        assert len(told) == 50 and {*told} == {*range(50)} - {7} | {(7, Reason.TOO_LATE)}
+
+    run(story())
+
+
+def test_what_breaks_behind_an_engine_elsewhere_ends_the_island():
+    async def story():
+        async def worked(arrived, values, logit):
+            raise StorageError("the disk is gone")
+
+        bench = Away(SomeTimeElsewhere(ENGINES[3]), Finished(worked, lambda frame, reason: None))
+        running = asyncio.ensure_future(bench.run())
+        await asyncio.sleep(0)
+        await bench.take(Arrived(Frame(0, 0, 1, 0, b""), np.ones(3, np.float32), 0.0))
+        with pytest.raises(StorageError, match="the disk is gone"):
+            await running
 
     run(story())
 

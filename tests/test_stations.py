@@ -261,7 +261,29 @@ def test_without_protection_only_this_machine_gets_in(bundle):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["--replicas", "0"], "0 to 0 replicas are not possible: a number from 1 on, or a range such as 1-8"),
+        (["--replicas", "3-2"], "3 to 2 replicas are not possible"),
+        (["--replicas", "many"], "'many' replicas are not possible: give a number, or a range such as 1-8"),
+        (["--batch", "0"], "batch = 0 is not possible: it is 1 or more"),
+        (["--wait-ms", "nan"], "wait_ms = nan is not possible: it is 0 or more"),
+        (["--stage", "1"], "stage 1 of 3 must know the next island's address"),
+        (["--stage", "4"], "there is no stage 4"),
+        (["--listen", "0.0.0.0:1"], "an island at 0.0.0.0:1 could be reached by other machines"),
+        ([], "MissingExtraError: this takes 'ray', which is not installed: pip install 'penstock[cloud]'"),
+    ],
+)
+def test_what_cannot_be_served_is_said_before_anything_starts(bundle, arguments, text):
+    command = [sys.executable, "-c", MAIN, "serve", str(bundle), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and text in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
         (["--stage", "4"], "DeliveryError: there is no stage 4: this bundle has stages 1 to 3"),
+        (["--stage", "3", "--threads", "-1"], "DeliveryError: -1 threads are not possible"),
+        (["--stage", "3", "--journal", "j"], "DeliveryError: a journal, deflated payloads and an audit are for frames"),
         (["--stage", "1"], "DeliveryError: stage 1 of 3 must know the next island's address"),
         (["--stage", "3", "--next", "127.0.0.1:1"], "DeliveryError: stage 3 of 3 is the last and sends nothing on"),
         (["--stage", "3", "--listen", "0.0.0.0:0"], "LinkError: an island at 0.0.0.0:0 could be reached by other"),

@@ -15,21 +15,20 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
 
 from penstock.audit import Audit, Drift
 from penstock.bundle import Bundle
 from penstock.chain import is_finite, probability_of
-from penstock.delivery import Inbox, Key, Known, New, Outbox, is_late, key_of
-from penstock.engines import Engine, OnnxRuntime
+from penstock.delivery import Inbox, Key, Known, New, Outbox, key_of
+from penstock.engines import Elsewhere, Engine, OnnxRuntime
 from penstock.errors import DeliveryError, StorageError, WireError
 from penstock.links.connection import Connection, Dial
+from penstock.manifest import Manifest
 from penstock.peer import Peer
-from penstock.sender import Backoff, Sender, makes_sense_for, now_us
+from penstock.sender import Backoff, Sender, makes_sense_for
 from penstock.wire import (
     VERSION,
     Accepted,
@@ -46,18 +45,12 @@ from penstock.wire import (
     values_of,
     with_payload,
 )
+from penstock.workbench import Arrived, Away, Finished, Here, Workbench
 
 LOG = logging.getLogger("penstock.island")
 
 GREETING_S = 10.0
 """How long a connection may be silent before its Hello."""
-
-QUICK_S = 0.002
-"""A stage that takes less runs where messages are read: to wake another task or a thread would take longer."""
-
-
-_Arrived: TypeAlias = tuple[Frame, np.ndarray, float]
-"""A frame, its values, and when it came."""
 
 
 @dataclass
@@ -91,6 +84,23 @@ class Onward:
     backoff: Backoff = Backoff()
 
 
+def check_place(manifest: Manifest, stage: int, *, sends_on: bool) -> None:
+    """Refuse a stage that a bundle has not, and one that does not send on though it must, or the other way round.
+
+    Raises:
+        DeliveryError: when an island cannot stand there.
+    """
+    last = len(manifest.stages)
+    if not 1 <= stage <= last:
+        raise DeliveryError(f"there is no stage {stage}: this bundle has stages 1 to {last}.")
+    if sends_on != (stage < last):
+        raise DeliveryError(
+            f"stage {stage} of {last} is the last and sends nothing on."
+            if sends_on
+            else f"stage {stage} of {last} must know the next island's address."
+        )
+
+
 class Island:
     """One stage of a bundle, between those before it and the one behind.
 
@@ -99,7 +109,8 @@ class Island:
         onward: where to send what passes; None for the last stage.
         window: how many frames of a sender may be on their way, neither accepted nor answered.
         memory: how many answers are remembered, to say them again to who did not get them.
-        batch: how many frames are run at once, if so many wait.
+        engine: what runs the stage; None for onnxruntime, here.
+        batch: how many frames are run at once here, if so many wait.
         audit: the share of what the gate stops that is let through, to see what becomes of it.
     """
 
@@ -109,39 +120,35 @@ class Island:
         stage: int,
         *,
         onward: Onward | None = None,
-        engine: Engine | None = None,
+        engine: Engine | Elsewhere | None = None,
         window: int = 64,
         memory: int = 1024,
         batch: int = 16,
         threads: int = 1,
         audit: float = 0.0,
     ):
-        stages = bundle.manifest.stages
-        if not 1 <= stage <= len(stages):
-            raise DeliveryError(f"there is no stage {stage}: this bundle has stages 1 to {len(stages)}.")
-        if (onward is None) != (stage == len(stages)):
-            raise DeliveryError(
-                f"stage {stage} of {len(stages)} is the last and sends nothing on."
-                if onward is not None
-                else f"stage {stage} of {len(stages)} must know the next island's address."
-            )
-        self.manifest, self.number, self.stage = bundle.manifest, stage, stages[stage - 1]
+        check_place(bundle.manifest, stage, sends_on=onward is not None)
+        self.manifest, self.number, self.stage = bundle.manifest, stage, bundle.manifest.stages[stage - 1]
         self.counts = Counts()
         self.audit, self.drift = Audit(audit), Drift()
         self._audit_stream, self._audits = secrets.randbits(64), 0
         self._here: deque[float] = deque(maxlen=1000)  # seconds from a frame's arrival to its decision
         self._id = bytes.fromhex(self.manifest.id)
         self._short = int.from_bytes(self._id[:8], "big")
-        self._engine = engine or OnnxRuntime(bundle.graphs[stage - 1], name=self.stage.file, threads=threads)
-        self._window, self._batch = window, batch
+        finished = Finished(self._worked, lambda frame, reason: self._answer(Dropped(*key_of(frame), reason)))
+        if engine is None:
+            engine = OnnxRuntime(bundle.graphs[stage - 1], name=self.stage.file, threads=threads)
+        self._bench: Workbench = (
+            Away(engine, finished)
+            if isinstance(engine, Elsewhere)
+            else Here(engine, finished, most=window, batch=batch)
+        )
+        self._window = window
         self._inbox = Inbox(memory)
         self._peers: dict[Key, Peer] = {}
         self._scores: dict[Key, tuple[float, ...]] = {}
-        self._work: asyncio.Queue[_Arrived] = asyncio.Queue(window)
         self._meeting: set[Peer] = set()
         self._leaving = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"stage-{stage}")
-        self._slow = False
         self._onward = onward
         self._sender: Sender | None = None
         if onward is not None:
@@ -177,7 +184,7 @@ class Island:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        tasks = [asyncio.ensure_future(self._working())]
+        tasks = [asyncio.ensure_future(self._bench.run())]
         if self._sender is not None:
             tasks.append(asyncio.ensure_future(self._sender.run()))
         try:
@@ -188,7 +195,6 @@ class Island:
             for task in tasks:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-            self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def drain(self, within_s: float) -> bool:
         """Take no more frames, and answer what is here; return whether all of it was answered in time."""
@@ -270,12 +276,8 @@ class Island:
             return
         self._peers[key_of(frame)] = peer  # where it was last sent from is where its answer goes
         if isinstance(known, New):
-            arrived = frame, values, time.perf_counter()
             try:
-                if self._slow or not self._work.empty():
-                    await self._work.put(arrived)
-                else:
-                    await self._work_on([arrived])
+                await self._bench.take(Arrived(frame, values, time.perf_counter()))
             except BaseException:  # the link broke meanwhile: when the frame comes again it must be new
                 self._inbox.forget(key_of(frame))
                 self._peers.pop(key_of(frame), None)
@@ -292,45 +294,12 @@ class Island:
             raise WireError("NaN or infinity came in a payload.")
         return values
 
-    async def _working(self) -> None:
-        while True:
-            batch = [await self._work.get()]
-            while not self._work.empty() and len(batch) < self._batch:
-                batch.append(self._work.get_nowait())
-            await self._work_on(batch)
-
-    async def _work_on(self, batch: Sequence[_Arrived]) -> None:
-        now = now_us()
-        late = [frame for frame, _, _ in batch if is_late(frame, now)]
-        for frame in late:
-            self._answer(Dropped(*key_of(frame), Reason.TOO_LATE))
-        left = [one for one in batch if one[0] not in late] if late else batch
-        if left:
-            frames, values, arrived = zip(*left, strict=True)
-            await self._run_stage(frames, values[0][None] if len(values) == 1 else np.stack(values))
-            self._here.extend(time.perf_counter() - when for when in arrived)
-
-    async def _run_stage(self, frames: Sequence[Frame], values: np.ndarray) -> None:
-        began = time.perf_counter()
-        try:
-            if self._slow:
-                out = await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.run, values)
-            else:
-                out = self._engine.run(values)
-        except Exception as error:  # of an engine, of any kind: such a frame gets no answer, and the island goes on
-            if len(frames) > 1:  # one may have spoilt it for the others
-                for i, frame in enumerate(frames):
-                    await self._run_stage([frame], values[i : i + 1])
-                return
-            LOG.warning("stage %d failed on a frame, which is reported as dropped: %s", self.number, error)
-            self._answer(Dropped(*key_of(frames[0]), Reason.FAILED))
-            return
-        self._slow = time.perf_counter() - began > QUICK_S
-        for i, frame in enumerate(frames):
-            await self._decide(frame, out.values[i], None if out.gate is None else float(out.gate[i]))
+    async def _worked(self, arrived: Arrived, values: np.ndarray, logit: float | None) -> None:
+        """Answer a frame, or send it on."""
+        await self._decide(arrived.frame, values, logit)
+        self._here.append(time.perf_counter() - arrived.at_s)
 
     async def _decide(self, frame: Frame, values: np.ndarray, logit: float | None) -> None:
-        """Answer a frame, or send it on."""
         key, rule = key_of(frame), self.stage.gate
         score: tuple[float, ...] = () if logit is None else (probability_of(logit),)
         stops = rule is not None and logit is not None and not logit >= rule.threshold and not frame.audit

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from penstock.bundle import Bundle
 from penstock.delivery import Outbox, Wait, WhenFull
-from penstock.errors import LinkError
+from penstock.engines import Elsewhere
+from penstock.errors import DeliveryError, LinkError
 from penstock.island import Island, Onward
 from penstock.journal import FileJournal
 from penstock.links.grpc import Identity, Listener, dialler
@@ -38,7 +39,7 @@ class Station:
         journal: a file that keeps them over a restart; None: in memory.
         deflate: write payloads deflated where that is smaller.
         window: how many frames of a sender may be on their way.
-        threads: that the stage may use.
+        threads: that the stage may use; 0 for all there are.
         audit: the share of what the gate stops that is let through, to see what becomes of it.
         metrics: where Prometheus finds its metrics, as host:port; None for nowhere.
     """
@@ -58,12 +59,26 @@ class Station:
     audit: float = 0.0
     metrics: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.threads < 0:
+            raise DeliveryError(f"{self.threads} threads are not possible: a number from 1 on, or 0 for all there are.")
+        if self.window < 1:
+            raise DeliveryError(f"a window of {self.window} frames is not possible: it is 1 or more.")
+        if self.onward is None and (self.journal is not None or self.deflate or self.audit):
+            raise DeliveryError(
+                "a journal, deflated payloads and an audit are for frames that are sent on, but there is no next "
+                "island: give its address (--next), or leave them out."
+            )
 
-async def run_station(station: Station, ready: Callable[[int, int | None], None]) -> None:
+
+async def run_station(
+    station: Station, ready: Callable[[int, int | None], None], *, engine: Elsewhere | None = None
+) -> None:
     """Be an island until SIGTERM or SIGINT; then answer what is here, and end.
 
     Args:
         ready: told once it listens: the port, and that of the metrics.
+        engine: what runs the stage elsewhere; None: it runs here.
     """
     check_reach(station)
     bundle = Bundle.read(station.bundle)
@@ -73,7 +88,13 @@ async def run_station(station: Station, ready: Callable[[int, int | None], None]
         outbox = Outbox(station.buffer, station.when_full, journal)
         onward = Onward(dialler(station.onward, identity=station.identity), outbox, station.deflate)
     island = Island(
-        bundle, station.stage, onward=onward, window=station.window, threads=station.threads, audit=station.audit
+        bundle,
+        station.stage,
+        onward=onward,
+        engine=engine,
+        window=station.window,
+        threads=station.threads,
+        audit=station.audit,
     )
     payload = island.stage.takes.payload_bytes
     listener = Listener(

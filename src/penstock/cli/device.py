@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.bundle import Bundle
 from penstock.chain import Answers, Chain
-from penstock.cli.islands import certs, island, up
+from penstock.cli.islands import certs, island, serve, up
 from penstock.cli.parsing import parser_of, samples_of
 
 BATCH = 64
@@ -45,7 +45,13 @@ def run(arguments: Sequence[str]) -> None:
     print("\n".join(_summary(chain, answers, seconds)))
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {"run": run, "island": island, "up": up, "certs": certs}
+COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
+    "run": run,
+    "island": island,
+    "serve": serve,
+    "up": up,
+    "certs": certs,
+}
 """By the name that a person types."""
 
 

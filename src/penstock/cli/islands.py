@@ -6,9 +6,15 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli.parsing import missing, parser_of
 from penstock.errors import DataError, LinkError
+
+if TYPE_CHECKING:  # what takes more than numpy is imported by the command that needs it
+    from penstock.engines import Elsewhere
+    from penstock.links.grpc import Identity
+    from penstock.station import Station
 
 POLICIES = ("wait", "drop-oldest")
 
@@ -18,6 +24,55 @@ def island(arguments: Sequence[str]) -> None:
     parser = parser_of(island, "penstock island bundle/ --stage 1 --listen 127.0.0.1:7001 --next 127.0.0.1:7002")
     parser.add_argument("bundle", type=Path, help="the folder that penstock export wrote")
     parser.add_argument("--stage", type=int, required=True, help="which stage it runs, counted from 1")
+    parser.add_argument("--threads", type=int, default=1, help="that the stage may use (default: 1)")
+    _add_links(parser)
+    given = parser.parse_args(arguments)
+    _check_links()
+    asyncio.run(_be(given))
+
+
+def serve(arguments: Sequence[str]) -> None:
+    """Be an island whose stage runs on Ray Serve: in batches, on as many replicas as the load asks for."""
+    parser = parser_of(serve, "penstock serve bundle/ --stage 3 --replicas 1-8 --listen 127.0.0.1:7003")
+    parser.add_argument("bundle", type=Path, help="the folder that penstock export wrote")
+    parser.add_argument("--stage", type=int, help="which stage it runs, counted from 1 (default: the last)")
+    parser.add_argument("--replicas", default="1", help="how many; 1-8: as many as the load asks for (default: 1)")
+    parser.add_argument("--batch", type=int, default=32, help="samples that a replica runs at once (default: 32)")
+    parser.add_argument(
+        "--wait-ms", type=float, default=2.0, help="that a replica waits for a batch to fill (default: 2)"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="that a replica may use (default: 1)")
+    parser.add_argument("--delay", type=float, default=10.0, metavar="SECONDS", help=_DELAY)
+    parser.add_argument("--cluster", metavar="ADDRESS", help=_CLUSTER)
+    _add_links(parser)
+    given = parser.parse_args(arguments)
+    _check_links()
+    from penstock.bundle import Bundle
+    from penstock.island import check_place
+    from penstock.serving import Replicas, Serving
+    from penstock.station import check_reach
+
+    serving = Serving(
+        Replicas.parse(given.replicas), given.batch, given.wait_ms, given.threads, given.cluster, given.delay
+    )
+    bundle = Bundle.read(given.bundle)
+    given.stage = len(bundle.manifest.stages) if given.stage is None else given.stage
+    check_place(bundle.manifest, given.stage, sends_on=given.next is not None)
+    check_reach(_station(given))  # what is wrong is said before anything is started
+    try:
+        from penstock.engines.ray_serve import RayServe
+    except ModuleNotFoundError as error:
+        raise missing(error, "cloud") from error
+    with RayServe(bundle, given.stage, serving) as engine:
+        asyncio.run(_be(given, engine))
+
+
+_DELAY = "how long a load must last before the number of replicas follows it (default: 10)"
+_CLUSTER = "a Ray cluster that is there; auto: the one of this machine (default: one of its own, here)"
+
+
+def _add_links(parser: argparse.ArgumentParser) -> None:
+    """Add what an island needs to know of those before and behind it."""
     parser.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="default: a free port, this machine"
     )
@@ -34,7 +89,6 @@ def island(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--journal", type=Path, help="a file that keeps waiting frames over a restart")
     parser.add_argument("--deflate", action="store_true", help="deflate payloads where that is smaller")
-    parser.add_argument("--threads", type=int, default=1, help="that the stage may use (default: 1)")
     parser.add_argument(
         "--audit",
         type=float,
@@ -43,19 +97,20 @@ def island(arguments: Sequence[str]) -> None:
         help="of what the gate stops, let through to see what it was",
     )
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here; port 0: a free one")
-    given = parser.parse_args(arguments)
+
+
+def _check_links() -> None:
     try:
         import penstock.station  # noqa: F401
     except ModuleNotFoundError as error:
         raise missing(error, "links") from error
-    asyncio.run(_be(given))
 
 
-async def _be(given: argparse.Namespace) -> None:
+def _station(given: argparse.Namespace) -> Station:
     from penstock.delivery import DropOldest, Wait
-    from penstock.station import Station, run_station
+    from penstock.station import Station
 
-    station = Station(
+    return Station(
         bundle=given.bundle,
         stage=given.stage,
         listen=given.listen,
@@ -70,6 +125,11 @@ async def _be(given: argparse.Namespace) -> None:
         audit=given.audit,
         metrics=given.metrics,
     )
+
+
+async def _be(given: argparse.Namespace, engine: Elsewhere | None = None) -> None:
+    from penstock.station import run_station
+
     host = given.listen.rpartition(":")[0]
 
     def ready(port: int, metrics: int | None) -> None:
@@ -77,7 +137,7 @@ async def _be(given: argparse.Namespace) -> None:
         if metrics is not None:
             print(f"metrics at http://{given.metrics.rpartition(':')[0]}:{metrics}/metrics", flush=True)
 
-    await run_station(station, ready)
+    await run_station(_station(given), ready, engine=engine)
 
 
 def up(arguments: Sequence[str]) -> None:
@@ -113,7 +173,7 @@ def certs(arguments: Sequence[str]) -> None:
         print(f"Written: {path}")
 
 
-def _identity(given: argparse.Namespace):  # type: ignore[no-untyped-def]
+def _identity(given: argparse.Namespace) -> Identity | None:
     from penstock.links.grpc import Identity
 
     files = (given.certificate, given.key, given.authority)

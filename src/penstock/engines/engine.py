@@ -1,8 +1,8 @@
-"""What an engine does: it runs one stage on a batch."""
+"""What an engine does: it runs one stage, here on a batch, or elsewhere on one sample among many."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,4 +24,13 @@ class Engine(Protocol):
 
     def run(self, values: np.ndarray) -> Output:
         """Run the stage on a batch: what the stage before gave, or the input."""
+        ...
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """Has one stage run on other processes or machines, which make batches of their own."""
+
+    async def ask(self, values: np.ndarray) -> Output:
+        """Run the stage on one sample, while others are on their way too; return a batch of one."""
         ...

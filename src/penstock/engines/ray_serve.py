@@ -1,0 +1,181 @@
+"""Stages on Ray Serve: replicas on one machine or many, as many as the load asks for, which run batches.
+
+An island asks, and knows nothing of Ray beyond this file. A replica that dies takes nothing with it: a stage is a
+function, and what it was asked is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import numpy as np
+import ray
+from ray import serve
+from ray.exceptions import RayActorError, RayTaskError
+from ray.serve.exceptions import DeploymentUnavailableError
+
+from penstock.bundle import Bundle
+from penstock.engines.engine import Output
+from penstock.engines.onnxruntime import OnnxRuntime
+from penstock.errors import DeliveryError
+from penstock.serving import Serving
+
+LOG = logging.getLogger("penstock.ray_serve")
+
+PATIENCE_S = 60.0
+"""How long a sample is asked again while replicas die."""
+
+PAUSE_S = 0.1
+
+REACH_S = 5.0
+"""How long it may take to reach a cluster."""
+
+
+class RayServe:
+    """One stage of a bundle as a deployment; it begins and ends with a ``with`` block.
+
+    Raises:
+        DeliveryError: when there is no such cluster, or the deployment does not come up.
+    """
+
+    def __init__(self, bundle: Bundle, stage: int, serving: Serving = Serving()):
+        self._graph, self._file = bundle.graphs[stage - 1], bundle.manifest.stages[stage - 1].file
+        self._serving = serving
+        self.name = f"penstock-{bundle.manifest.id[:16]}-{stage}"
+        self._handle: Any = None
+
+    def __enter__(self) -> RayServe:
+        own = self._serving.cluster is None
+        if self._serving.cluster not in (None, "auto"):
+            _check_reachable(str(self._serving.cluster))
+        try:
+            ray.init(
+                "local" if own else self._serving.cluster,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **({"include_dashboard": False} if own else {}),
+            )
+            serve.start(proxy_location="Disabled", logging_config=_QUIET)
+            logging.getLogger("ray.serve").setLevel(logging.ERROR)  # a replica that dies is one line for each sample
+            self._handle = serve.run(self._deployment(), name=self.name, route_prefix=None)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            self._end()
+            where = "a Ray cluster of its own" if own else f"the Ray cluster at {self._serving.cluster}"
+            raise DeliveryError(f"{self._file} could not be served on {where}: {error}") from error
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas run now."""
+        status = serve.status().applications.get(self.name)
+        return 0 if status is None else sum(one.replica_states.get("RUNNING", 0) for one in status.deployments.values())
+
+    async def ask(self, values: np.ndarray) -> Output:
+        """Run the stage on one sample: the next free replica does, in a batch with what others ask."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                given, gate = await self._handle.remote(values)
+            except (RayActorError, DeploymentUnavailableError) as error:
+                if time.monotonic() > until:
+                    raise
+                LOG.info("a replica is gone, and another one is asked: %s", error)
+                await asyncio.sleep(PAUSE_S)
+            except RayTaskError as error:
+                raise DeliveryError(f"a replica failed on a sample: {error.cause}") from None
+            else:
+                return Output(given[None], None if gate is None else np.array([gate], np.float32))
+
+    def _deployment(self) -> Any:
+        serving, replicas = self._serving, self._serving.replicas
+        scaled: dict[str, Any] = {"num_replicas": replicas.least}
+        if replicas.least < replicas.most:
+            scaled = {
+                "autoscaling_config": {
+                    "min_replicas": replicas.least,
+                    "max_replicas": replicas.most,
+                    "target_ongoing_requests": serving.batch,  # a replica that has a full batch to do is busy
+                    "upscale_delay_s": serving.delay_s,
+                    "downscale_delay_s": 6 * serving.delay_s,
+                }
+            }
+        made = serve.deployment(
+            _Replica,
+            max_ongoing_requests=4 * serving.batch,
+            ray_actor_options={"num_cpus": serving.threads},
+            logging_config=_QUIET,
+            **scaled,
+        )
+        return made.bind(self._graph, self._file, serving.batch, serving.wait_ms / 1e3, serving.threads)
+
+    def _end(self) -> None:
+        """End the deployment, and a cluster of our own; on another's, what others deployed stays."""
+        if ray.is_initialized():  # else Serve would start a cluster to look for it
+            with contextlib.suppress(Exception):  # the cluster may be gone already, and so is all that was on it
+                serve.delete(self.name)
+            ray.shutdown()
+
+
+def _check_reachable(cluster: str) -> None:
+    """Refuse an address where nobody is: Ray itself takes minutes to find that out."""
+    host, _, port = cluster.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise DeliveryError(
+            f"no Ray cluster can be reached at {cluster!r}: {error}. Give the host:port of its head node, such as "
+            "10.0.0.1:6379, or auto for the cluster that this machine belongs to."
+        ) from error
+
+
+_Given: TypeAlias = tuple[np.ndarray, float | None]
+"""What a stage gives for one sample: values, and the gate's logit."""
+
+_QUIET = {"log_level": "WARNING", "enable_access_log": False}
+
+
+class _Replica:
+    """A process that runs the stage. The graph comes with it: machines of a cluster need no bundle."""
+
+    def __init__(self, graph: bytes, file: str, batch: int, wait_s: float, threads: int):
+        self._engine = OnnxRuntime(graph, name=file, threads=threads)
+        self._together.set_max_batch_size(batch)
+        self._together.set_batch_wait_timeout_s(wait_s)
+
+    async def __call__(self, values: np.ndarray) -> _Given:
+        given = await self._together(values)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    @serve.batch  # type: ignore[untyped-decorator]
+    async def _together(self, samples: list[np.ndarray]) -> list[_Given | Exception]:
+        try:
+            return [*self._run(samples)]
+        except Exception as error:  # of an engine, of any kind: one sample may have spoilt it for the others
+            return [error] if len(samples) == 1 else [self._run_alone(sample) for sample in samples]
+
+    def _run_alone(self, sample: np.ndarray) -> _Given | Exception:
+        try:
+            return self._run([sample])[0]
+        except Exception as error:
+            return error
+
+    def _run(self, samples: list[np.ndarray]) -> list[_Given]:
+        out = self._engine.run(np.stack(samples))
+        gates = [None] * len(samples) if out.gate is None else [float(logit) for logit in out.gate]
+        return list(zip(out.values, gates, strict=True))

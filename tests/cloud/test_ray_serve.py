@@ -1,0 +1,185 @@
+"""A stage on Ray Serve answers as it does in one process, while replicas and the front are killed.
+
+They run in an environment of their own, without torch: `make test-cloud`.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ray = pytest.importorskip("ray", reason="Ray lives in an environment of its own: make test-cloud")
+
+from penstock.bundle import Bundle
+from penstock.chain import Chain
+from penstock.engines import Elsewhere, OnnxRuntime
+from penstock.engines.ray_serve import RayServe
+from penstock.errors import DeliveryError
+from penstock.links.grpc import dialler
+from penstock.sender import Backoff
+from penstock.serving import Replicas, Serving
+from penstock.source import Source
+from penstock.wire import Answer
+
+SOON = Backoff(0.01, 0.1)
+MAIN = "from penstock.cli import main; main()"
+FOLDER = Path(os.environ.get("PENSTOCK_BUNDLE", "runs/cloud/bundle"))
+
+pytestmark = [
+    pytest.mark.skipif(not FOLDER.exists(), reason=f"there is no bundle in {FOLDER}: make test-cloud exports one"),
+    pytest.mark.timeout(240),
+]
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    return Bundle.read(FOLDER)
+
+
+def samples(bundle, stage, n):
+    takes = bundle.manifest.stages[stage - 1].takes
+    return np.random.default_rng(0).normal(size=(n, *takes.shape)).astype(takes.dtype)
+
+
+def replicas_of(served) -> list[int]:
+    """The processes of a deployment's replicas."""
+    said = subprocess.run(["pgrep", "-f", f"ServeReplica:{served}"], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in said.stdout.split()]
+
+
+def test_nothing_here_needs_torch():
+    assert "torch" not in sys.modules
+
+
+def test_answers_are_those_of_the_stage_in_one_process_though_a_replica_is_killed(bundle):
+    x = samples(bundle, 3, 200)
+    wanted = OnnxRuntime(bundle.graphs[2]).run(x).values
+
+    async def ask(engine, sample):
+        return (await engine.ask(sample)).values[0]
+
+    async def story(engine):
+        given = await asyncio.gather(*[ask(engine, sample) for sample in x])
+        np.testing.assert_allclose(given, wanted, atol=1e-5)
+        with pytest.raises(DeliveryError, match="a replica failed on a sample: "):
+            await engine.ask(x[0][:1])
+        spoilt = await asyncio.gather(*[engine.ask(one) for one in (x[0], x[0][:1], x[1])], return_exceptions=True)
+        assert [type(one).__name__ for one in spoilt] == ["Output", "DeliveryError", "Output"]
+        asked = [asyncio.ensure_future(ask(engine, sample)) for sample in x]
+        await asyncio.sleep(0.05)
+        killed = replicas_of(engine.name)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        np.testing.assert_allclose(await asyncio.gather(*asked), wanted, atol=1e-5)
+        assert killed and not set(killed) & set(replicas_of(engine.name)), "the answers are those of others"
+
+    with RayServe(bundle, 3, Serving(Replicas(1, 1))) as engine:
+        assert isinstance(engine, Elsewhere) and engine.replicas == 1
+        asyncio.run(story(engine))
+    assert not ray.is_initialized() and not replicas_of(engine.name)
+
+
+def test_replicas_follow_the_load(bundle):
+    x = samples(bundle, 3, 1)[0]
+
+    async def load(engine):
+        """Keep many samples on their way until there are two replicas."""
+        ended = asyncio.Event()
+
+        async def one():
+            while not ended.is_set():
+                await engine.ask(x)
+
+        askers = [asyncio.ensure_future(one()) for _ in range(64)]
+        began = time.monotonic()
+        while engine.replicas < 2 and time.monotonic() - began < 60:
+            await asyncio.sleep(0.5)
+        ended.set()
+        await asyncio.gather(*askers)
+
+    with RayServe(bundle, 3, Serving(Replicas(1, 2), batch=4, delay_s=0.5)) as engine:
+        assert engine.replicas == 1
+        asyncio.run(load(engine))
+        assert engine.replicas == 2
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "auto"])
+def test_a_cluster_that_is_not_there_is_a_clear_error(bundle, address):
+    began = time.monotonic()
+    with pytest.raises(
+        DeliveryError, match=rf"no Ray cluster can be reached at '{address}'|cluster at {address}: Could"
+    ):
+        RayServe(bundle, 3, Serving(cluster=address)).__enter__()
+    assert not ray.is_initialized() and time.monotonic() - began < 30
+
+
+@contextmanager
+def process(*arguments):
+    """A command of penstock that runs until the block ends, and the address it listens at."""
+    env = os.environ | {"GRPC_VERBOSITY": "NONE"}
+    made = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *map(str, arguments)], stdout=subprocess.PIPE, text=True, env=env
+    )
+    try:
+        found = re.search(r"listens at (\S+)", made.stdout.readline())
+        assert found, "it did not start"
+        yield made, found[1]
+    finally:
+        made.terminate()
+        try:
+            made.wait(40)
+        except subprocess.TimeoutExpired:
+            made.kill()
+        made.communicate()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_islands_whose_last_stage_is_served_are_the_chain_though_all_is_killed(bundle):
+    """Two islands and a front are processes; a replica is killed, and then the front, which is started again."""
+    x = samples(bundle, 1, 600)
+    wanted = Chain(bundle).predict(x)
+    assert len(set(wanted.stopped_at)) == 3, "some stop here, some there, some nowhere"
+    cloud = f"127.0.0.1:{free_port()}"
+    serving = ("serve", FOLDER, "--stage", 3, "--replicas", 2, "--listen", cloud)
+
+    def trouble(fronts, front):
+        time.sleep(0.5)
+        os.kill(replicas_of(f"penstock-{bundle.manifest.id[:16]}-3")[0], signal.SIGKILL)
+        time.sleep(0.5)
+        front.kill()
+        fronts.enter_context(process(*serving))
+
+    async def story(first, fronts, front):
+        async with Source(bundle.manifest, dialler(first, timeout_s=1), backoff=SOON) as source:
+            making = asyncio.ensure_future(asyncio.to_thread(trouble, fronts, front))
+            futures = []
+            for sample in x:
+                futures.append(await source.submit(sample))
+                await asyncio.sleep(0.002)
+            answers = await asyncio.wait_for(asyncio.gather(*futures), 150)
+            await making
+        for i, answer in enumerate(answers):
+            assert isinstance(answer, Answer), answer
+            assert (answer.label, answer.stopped_by) == (wanted.label[i], wanted.stopped_at[i] + 1)
+
+    with ExitStack() as fronts:
+        front, _ = fronts.enter_context(process(*serving))
+        with (
+            process("island", FOLDER, "--stage", 2, "--next", cloud) as (_, second),
+            process("island", FOLDER, "--stage", 1, "--next", second) as (_, first),
+        ):
+            asyncio.run(story(first, fronts, front))
