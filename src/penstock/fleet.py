@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ from penstock.bundle import read_manifest
 from penstock.errors import DeliveryError
 
 START_S, END_S = 30.0, 15.0
+"""How long an island may take to start, and to end."""
+
 MAIN = "from penstock.cli import main; main()"
 
 
@@ -54,7 +58,7 @@ class Fleet:
     def __init__(self, bundle: Path, *, options: tuple[str, ...] = ()):
         self._bundle, self._options = bundle, options
         self._stages = len(read_manifest(bundle).stages)
-        self._processes: list[subprocess.Popen[str]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._metrics: list[str] = []
         self.address = ""
 
@@ -82,7 +86,7 @@ class Fleet:
                 process.wait(END_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-            process.communicate()
+                process.wait()
         self._processes.clear()
 
     def look(self) -> list[Seen]:
@@ -96,26 +100,35 @@ class Fleet:
         """Start an island; return its address."""
         command = [sys.executable, "-c", MAIN, "island", str(self._bundle), "--stage", str(stage), *self._options]
         command += ["--metrics", "127.0.0.1:0", *(() if onward is None else ("--next", onward))]
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"GRPC_VERBOSITY": "NONE"},
-            start_new_session=True,  # an interrupt of the terminal is for us; we end them in order
-        )
-        assert process.stdout is not None and process.stderr is not None
-        said = [process.stdout.readline(), process.stdout.readline()]
-        found = [
-            re.search(pattern, line) for pattern, line in zip((r"at (\S+:\d+)$", r"(http://\S+)$"), said, strict=True)
-        ]
-        if found[0] is None or found[1] is None:
-            process.kill()
-            reason = process.communicate()[1].strip()
-            raise DeliveryError(f"the island of stage {stage} did not start: {reason or 'it said nothing'}")
-        self._processes.append(process)
-        self._metrics.append(found[1][1])
-        return found[0][1]
+        with tempfile.NamedTemporaryFile() as said:  # a pipe that nobody reads would fill
+            process = subprocess.Popen(
+                command,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"GRPC_VERBOSITY": "NONE"},
+                start_new_session=True,  # an interrupt of the terminal is for us; we end them in order
+            )
+            self._processes.append(process)
+            found = _started(process, Path(said.name), stage)
+        self._metrics.append(found["metrics"])
+        return found["address"]
+
+
+_READY = re.compile(r"listens at (?P<address>\S+:\d+)\nmetrics at (?P<metrics>http://\S+)\n")
+"""What an island says when it has started."""
+
+
+def _started(process: subprocess.Popen[bytes], said: Path, stage: int) -> re.Match[str]:
+    """Wait until an island has started; return what it says then."""
+    ends = time.monotonic() + START_S
+    while True:
+        ended = process.poll() is not None or time.monotonic() > ends  # first: what it says before that counts
+        text = said.read_text()
+        if found := _READY.search(text):
+            return found
+        if ended:
+            raise DeliveryError(f"the island of stage {stage} did not start: {text.strip() or 'it said nothing'}")
+        time.sleep(0.02)
 
 
 def _seen(stage: int, alive: bool, url: str) -> Seen:

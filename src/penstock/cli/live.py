@@ -13,12 +13,13 @@ from pathlib import Path
 
 from penstock.bundle import read_manifest
 from penstock.cli.parsing import samples_of
+from penstock.delivery import DropOldest, Outbox
 from penstock.fleet import Fleet, Seen
 from penstock.links.grpc import dialler
 from penstock.source import Source
 from penstock.wire import Answer
 
-EVERY_S = 0.5
+EVERY_S, LAST_S = 0.5, 2.0
 COLUMNS = ("stage", "frames in", "stopped", "forwarded", "waiting", "bytes out", "dropped", "p50", "p99", "next")
 
 
@@ -33,7 +34,7 @@ async def watch_fleet(bundle: Path, samples: Path | None, rate_hz: float, second
         samples_of(samples, manifest)  # what is wrong with them is said before anything is started
     with Fleet(bundle) as fleet:
         print(f"the first island listens at {fleet.address}; Ctrl-C ends all", flush=True)
-        feeding = asyncio.ensure_future(_feed(bundle, fleet.address, samples, rate_hz, tally))
+        feeding = asyncio.ensure_future(_feed(bundle, fleet.address, samples, rate_hz, tally, ended := asyncio.Event()))
         ends = None if seconds is None else time.monotonic() + seconds
         drawn = 0
         while not told.is_set() and (ends is None or time.monotonic() < ends):
@@ -41,9 +42,8 @@ async def watch_fleet(bundle: Path, samples: Path | None, rate_hz: float, second
                 await asyncio.wait_for(told.wait(), EVERY_S)
             if sys.stdout.isatty():
                 drawn = _draw([*table(await asyncio.to_thread(fleet.look)), str(tally)], drawn)
-        feeding.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await feeding
+        ended.set()
+        await feeding
         _draw([*table(fleet.look()), str(tally)], drawn)
 
 
@@ -57,7 +57,10 @@ class _Tally:
         return f"source: {self.sent:,} sent, {self.answered:,} answered, {self.dropped:,} dropped" if self.sent else ""
 
 
-async def _feed(bundle: Path, address: str, samples: Path | None, rate_hz: float, tally: _Tally) -> None:
+async def _feed(
+    bundle: Path, address: str, samples: Path | None, rate_hz: float, tally: _Tally, ended: asyncio.Event
+) -> None:
+    """Send samples at a rate until that is ended; then wait a moment for the last answers."""
     if samples is None:
         return
     manifest = read_manifest(bundle)
@@ -68,12 +71,17 @@ async def _feed(bundle: Path, address: str, samples: Path | None, rate_hz: float
             tally.answered += is_answer
             tally.dropped += not is_answer
 
-    async with Source(manifest, dialler(address)) as source:
+    async with Source(manifest, dialler(address), outbox=Outbox(256, DropOldest())) as source:
         began = time.monotonic()
         for number, sample in enumerate(itertools.cycle(samples_of(samples, manifest))):
-            await asyncio.sleep(max(0.0, began + number / rate_hz - time.monotonic()))
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(ended.wait(), max(0.0, began + number / rate_hz - time.monotonic()))
+            if ended.is_set():
+                break
             (await source.submit(sample)).add_done_callback(heard)
             tally.sent += 1
+        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(source.sender.drained(), LAST_S)
 
 
 def table(islands: Sequence[Seen]) -> list[str]:
