@@ -26,36 +26,49 @@ def test_probabilities_are_those_of_scipy(count, mean):
     assert poisson_cdf(count, mean) == pytest.approx(stats.poisson.cdf(count, mean), abs=1e-9)
 
 
-def field(seed, *, share, lost_rate, positives=400, negatives=3000) -> Audit:
-    """A day in the field: what is lost is let through by chance, like all that is stopped."""
+def field(seed, *, share, lost_rate, later=0.0, positives=400, negatives=3000) -> Audit:
+    """A day in the field: a gate, and another behind it; of what either stops some is let through by chance."""
     audit, draw = Audit(share, random.Random(seed)), random.Random(-seed - 1)
     for i in range(positives + negatives):
         positive = i < positives
-        if draw.random() < (lost_rate if positive else 0.95):
-            if audit.takes():
-                audit.judge(positive=positive)
+        stopped_here = draw.random() < (lost_rate if positive else 0.9)
+        stopped_later = draw.random() < (later if positive else later and 0.5)
+        if stopped_here or stopped_later:
+            stratum = audit.here if stopped_here else audit.later
+            if audit.takes(stratum):
+                stratum.judge(positive=positive)
         else:
-            audit.arrive(positive=positive)
+            audit.passed += positive
     return audit
 
 
-@pytest.mark.parametrize(("share", "lost_rate"), [(0.05, 0.1), (0.2, 0.02), (1.0, 0.05)])
-def test_the_estimate_has_no_bias_and_the_interval_holds(share, lost_rate):
-    days = [field(seed, share=share, lost_rate=lost_rate) for seed in range(300)]
+@pytest.mark.parametrize(
+    ("share", "lost_rate", "later"), [(0.05, 0.1, 0), (0.2, 0.02, 0), (1.0, 0.05, 0), (0.1, 0.1, 0.5), (0.5, 0.05, 0.8)]
+)
+def test_the_estimate_has_no_bias_and_the_interval_holds(share, lost_rate, later):
+    days = [field(seed, share=share, lost_rate=lost_rate, later=later) for seed in range(300)]
     found = [day.lost_rate() for day in days]
-    lost = sum(day.lost * day.stopped / day.judged for day in days) / len(days)
+    lost = sum(day.here.positive * day.here.seen / day.here.judged for day in days) / len(days)
     assert lost == pytest.approx(400 * lost_rate, rel=0.1)
-    assert sum(interval.low <= lost_rate <= interval.high for interval in found) / len(found) >= 0.93
+    assert sum(interval.estimate for interval in found) / len(found) == pytest.approx(lost_rate, rel=0.15)
+    if share < 1:
+        assert sum(interval.low <= lost_rate <= interval.high for interval in found) / len(found) >= 0.93
     assert all(interval.low <= interval.estimate <= interval.high for interval in found)
 
 
 def test_before_anything_is_known_nothing_is_said():
     audit = Audit(0.5, random.Random(0))
     assert audit.lost_rate() is None
-    audit.stopped, audit.judged = 1000, 10
+    audit.here.seen, audit.here.judged = 1000, 10
     assert audit.lost_rate() == (0, 0, 1), "no positive seen at all: anything is possible"
     audit.passed = 100
     assert audit.lost_rate().high == pytest.approx(368.888 / 468.888, rel=1e-4)
+    audit.here.positive, audit.later.seen = 1, 50
+    low, estimate, high = audit.lost_rate()
+    assert low < estimate < high and estimate == pytest.approx(100 / 200), (
+        "of what was stopped later nothing is known yet"
+    )
+    assert low == pytest.approx((0.0126 * 100) / (0.0126 * 100 + 150), rel=0.02), "all of it may have been positive"
 
 
 def test_a_share_that_is_none_is_refused():

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import numpy as np
 import pytest
 
+from penstock.audit import Sampled
 from penstock.bundle import Bundle
 from penstock.chain import Chain
 from penstock.delivery import DropOldest, Outbox
@@ -309,6 +310,48 @@ def test_a_frame_whose_link_broke_while_it_waited_is_new_when_it_comes_again():
     run(story())
 
 
+def test_who_says_goodbye_and_stays_is_left_after_a_while(monkeypatch):
+    monkeypatch.setattr("penstock.sender.GOODBYE_S", 0.05)
+
+    async def story():
+        link, met = MemoryLink(), []
+
+        async def lingers(connection):
+            met.append(connection)
+            await connection.receive()
+            await connection.send(encode(Welcome(8)))
+            asked = decode_up(await connection.receive())
+            if len(met) == 1:
+                await connection.send(encode(Goodbye("soon")))
+            else:
+                await connection.send(encode(Answer(asked.stream, asked.sequence, 0, 1, (0.2,))))
+            assert await connection.receive() is None
+
+        link.there = lingers
+        async with Source(THREE, link.dial, backoff=SOON) as source:
+            assert (await source.ask(np.ones(3, np.float32))).stopped_by == 1
+        assert len(met) == 2
+
+    run(story())
+
+
+def test_an_island_that_is_refused_by_the_next_says_so(caplog):
+    async def story():
+        async with town("memory") as made:
+            await made.kill(1)
+            made.links[1].link.there = made.islands[2].meet  # stage 3 where stage 2 should be
+            while not made.islands[0].refused:
+                await asyncio.sleep(0.01)
+            assert not made.islands[0].connected
+            assert "the next island refuses us: frames for stage 2 came; this is 3." in caplog.text
+            await made.build(1)
+            while made.islands[0].refused:
+                await asyncio.sleep(0.01)
+            assert made.islands[0].connected
+
+    run(story())
+
+
 def test_an_answer_that_makes_no_sense_is_a_failure(caplog):
     async def story():
         link, answers = MemoryLink(), []
@@ -456,12 +499,16 @@ def test_an_audit_sees_what_was_stopped_and_the_source_notices_nothing():
     wanted = Chain(BUNDLE, engines=ENGINES).predict(x)
     stopped = wanted.stopped_at == 0
     ends = (x[stopped] + 0.25 + 1 - 2).argmax(1)  # what the end says of what the first gate stopped
-    assert audits[0].stopped == audits[0].judged == stopped.sum() == counts[0].stopped
-    assert audits[0].lost == (ends > 0).sum()
-    assert audits[0].passed == ((wanted.label > 0) & ~stopped).sum()
-    assert audits[2].judged == counts[2].stopped == (wanted.stopped_at == 2).sum(), "what others audit it does not stop"
-    lost = audits[0].lost_rate()
-    assert lost.low < lost.estimate == audits[0].lost / (audits[0].lost + audits[0].passed) < lost.high
+    later = wanted.stopped_at > 0
+    ends_later = (x[later] + 0.25 + 1 - 2).argmax(1)
+    assert audits[0].here == Sampled(counts[0].stopped, stopped.sum(), (ends > 0).sum())
+    assert audits[0].later == Sampled(later.sum(), later.sum(), (ends_later > 0).sum())
+    assert audits[0].passed == (wanted.label > 0).sum()
+    assert audits[2].here.judged == counts[2].stopped == (wanted.stopped_at == 2).sum(), (
+        "what others audit it passes on"
+    )
+    positive = (x + 0.25 + 1 - 2).argmax(1) > 0  # to the end without any gate
+    assert audits[0].lost_rate().estimate == pytest.approx((positive & stopped).sum() / positive.sum())
 
 
 class Moody:

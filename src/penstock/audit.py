@@ -33,22 +33,54 @@ class Interval(NamedTuple):
 
 
 @dataclass
+class Sampled:
+    """Samples of which some are let through to the end of the network, to see what it says.
+
+    Attributes:
+        seen: how many there are.
+        judged: of those, let through and judged.
+        positive: of those, positive.
+    """
+
+    seen: int = 0
+    judged: int = 0
+    positive: int = 0
+
+    def judge(self, *, positive: bool) -> None:
+        """Note what the end of the network says of one that was let through."""
+        self.judged += 1
+        self.positive += positive
+
+    def positives(self, confidence: float) -> Interval:
+        """Return how many of all are positive, as far as those that were judged tell."""
+        if not self.seen:
+            return Interval(0.0, 0.0, 0.0)
+        if not self.judged:
+            return Interval(0.0, 0.0, float(self.seen))
+        if self.judged == self.seen:
+            return Interval(*[float(self.positive)] * 3)
+        times = self.seen / self.judged
+        return Interval(*(min(times * count, self.seen) for count in poisson_interval(self.positive, confidence)))
+
+
+@dataclass
 class Audit:
     """Draws what is let through, and counts what became of it.
 
+    Positive is what the end of the network says, of any sample. A sample that passes here and is stopped by a gate
+    further on may be positive too, and counts as passed: some of those are let through as well.
+
     Attributes:
         share: of the stopped samples that are let through.
-        stopped: samples that the gate stopped.
-        judged: of those, let through and judged by the end of the network.
-        lost: of those, positive.
-        passed: samples that the gate let pass, and that the end found positive.
+        here: samples that this gate stopped.
+        later: samples that passed it, and were stopped by a later one.
+        passed: samples that no gate stopped, and that the end found positive.
     """
 
     share: float
     draw: random.Random = field(default_factory=random.Random, repr=False)
-    stopped: int = 0
-    judged: int = 0
-    lost: int = 0
+    here: Sampled = field(default_factory=Sampled)
+    later: Sampled = field(default_factory=Sampled)
     passed: int = 0
 
     def __post_init__(self) -> None:
@@ -57,33 +89,30 @@ class Audit:
                 f"an audit of {self.share} is not possible: it is a share of the stopped, such as 0.001."
             )
 
-    def takes(self) -> bool:
-        """Say whether the next stopped sample is let through."""
-        self.stopped += 1
+    def takes(self, of: Sampled) -> bool:
+        """Note a sample that was stopped; say whether it is let through."""
+        of.seen += 1
         return self.draw.random() < self.share
-
-    def judge(self, *, positive: bool) -> None:
-        """Note what the end of the network says of a sample that was let through."""
-        self.judged += 1
-        self.lost += positive
-
-    def arrive(self, *, positive: bool) -> None:
-        """Note what the end of the network says of a sample that passed."""
-        self.passed += positive
 
     def lost_rate(self, confidence: float = CONFIDENCE) -> Interval | None:
         """Return the share of positives that the gate loses; None before there is anything to tell it from.
 
-        The number lost is `lost` divided by the share that was judged; its interval is that of a Poisson mean.
+        What is counted among some is multiplied; the intervals are those of Poisson means. Where two things are told
+        from some, each interval takes half of the doubt.
         """
-        if not self.stopped or not self.judged:
+        if not self.here.judged:
             return None
-        judged = self.judged / self.stopped
-        bounds = poisson_interval(self.lost, confidence)
-        return Interval(*(_rate(count / judged, self.passed) for count in (bounds.low, self.lost, bounds.high)))
+        if self.later.seen:
+            confidence = (1 + confidence) / 2
+        lost, stopped_later = self.here.positives(confidence), self.later.positives(confidence)
+        return Interval(
+            _share(lost.low, stopped_later.high + self.passed),
+            _share(lost.estimate, stopped_later.estimate + self.passed),
+            _share(lost.high, stopped_later.low + self.passed),
+        )
 
 
-def _rate(lost: float, passed: int) -> float:
+def _share(lost: float, passed: float) -> float:
     return lost / (lost + passed) if lost + passed else 0.0
 
 

@@ -96,7 +96,7 @@ def _row(scores: list[float]) -> np.ndarray:
 def engines_of(bundle: Bundle, *, threads: int = 1) -> list[Engine]:
     """Return an engine for each stage."""
     return [
-        OnnxRuntime(graph, name=stage.file, threads=threads)
+        OnnxRuntime.of(stage, graph, threads=threads)
         for graph, stage in zip(bundle.graphs, bundle.manifest.stages, strict=True)
     ]
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from penstock.audit import Audit, Drift
+from penstock.audit import Audit, Drift, Sampled
 from penstock.bundle import Bundle
 from penstock.chain import is_finite, probability_of
 from penstock.delivery import Inbox, Key, Known, New, Outbox, key_of
@@ -131,13 +131,14 @@ class Island:
         self.manifest, self.number, self.stage = bundle.manifest, stage, bundle.manifest.stages[stage - 1]
         self.counts = Counts()
         self.audit, self.drift = Audit(audit), Drift()
-        self._audit_stream, self._audits = secrets.randbits(64), 0
+        self._audited = {secrets.randbits(64): self.audit.here, secrets.randbits(64): self.audit.later}
+        self._audits = 0
         self._here: deque[float] = deque(maxlen=1000)  # seconds from a frame's arrival to its decision
         self._id = bytes.fromhex(self.manifest.id)
         self._short = int.from_bytes(self._id[:8], "big")
         finished = Finished(self._worked, lambda frame, reason: self._answer(Dropped(*key_of(frame), reason)))
         if engine is None:
-            engine = OnnxRuntime(bundle.graphs[stage - 1], name=self.stage.file, threads=threads)
+            engine = OnnxRuntime.of(self.stage, bundle.graphs[stage - 1], threads=threads)
         self._bench: Workbench = (
             Away(engine, finished)
             if isinstance(engine, Elsewhere)
@@ -166,6 +167,11 @@ class Island:
     def connected(self) -> bool:
         """Whether the next island is there; for the last one always."""
         return self._sender is None or self._sender.connected
+
+    @property
+    def refused(self) -> bool:
+        """Whether the next island is there, and does not want us: it runs another bundle, or another stage."""
+        return self._sender is not None and self._sender.refusal is not None
 
     @property
     def waiting(self) -> int:
@@ -308,8 +314,7 @@ class Island:
         if stops:
             self.counts.stopped += 1
             self._answer(Answer(*key, self.manifest.background, self.number, score))
-            if self.audit.takes():
-                await self._let_through(frame, values)
+            self._let_through(frame, values.tobytes(), self.audit.here)
         elif self._sender is None or self._onward is None:
             logits = tuple(float(value) for value in values)
             self._answer(Answer(*key, int(values.argmax()), 0, score, logits, frame.audit))
@@ -327,23 +332,27 @@ class Island:
             if key in self._peers:  # it may have been answered while it waited for room
                 self._peers[key].say(Accepted(*key))
 
-    async def _let_through(self, frame: Frame, values: np.ndarray) -> None:
-        """Send a stopped frame on for the audit, under a number of our own; its sender has its answer already."""
-        if self._sender is None or self._onward is None or self._onward.outbox.full:
-            return
-        self._audits += 1
-        ours = frame._replace(stream=self._audit_stream, sequence=self._audits, audit=True, deadline_ms=0)
-        await self._sender.send(with_payload(ours, values.tobytes(), deflate=self._onward.deflate))
+    def _let_through(self, frame: Frame, values: bytes, of: Sampled) -> None:
+        """Send a stopped frame on for the audit, if there is room, in a stream of our own: it was answered already."""
+        if self._sender is not None and self._onward is not None and self.audit.takes(of):
+            self._audits += 1
+            stream = next(stream for stream, sampled in self._audited.items() if sampled is of)
+            ours = frame._replace(stream=stream, sequence=self._audits, audit=True, deadline_ms=0)
+            with contextlib.suppress(StorageError):  # a full disk costs the audit a sample
+                self._sender.offer(with_payload(ours, values, deflate=self._onward.deflate))
 
     def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
         """Pass on what the next island says of a frame."""
         positive = isinstance(message, Answer) and message.label != self.manifest.background
-        if frame.stream == self._audit_stream:
+        if frame.stream in self._audited:
             if isinstance(message, Answer):
-                self.audit.judge(positive=positive)
+                self._audited[frame.stream].judge(positive=positive)
             return
-        if not frame.audit:
-            self.audit.arrive(positive=positive)
+        if isinstance(message, Answer) and not frame.audit:
+            if message.stopped_by:
+                self._let_through(frame, values_of(frame, self.stage.gives.payload_bytes), self.audit.later)
+            else:
+                self.audit.passed += positive
         scores = self._scores.pop(key_of(frame), ())
         if isinstance(message, Answer):
             message = message._replace(scores=(*scores, *message.scores))

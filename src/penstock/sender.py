@@ -34,6 +34,9 @@ LOG = logging.getLogger("penstock.sender")
 WELCOME_S = 10.0
 """How long to wait for a welcome."""
 
+GOODBYE_S = 30.0
+"""How long an island that said goodbye may take to answer what it has."""
+
 LOOK_S = 0.05
 """How often deadlines are looked at."""
 
@@ -94,6 +97,16 @@ class Sender:
         if self._ended:
             self._settled(frame, Dropped(*key_of(frame), Reason.ENDED))
             return
+        self._put(frame)
+
+    def offer(self, frame: Frame) -> bool:
+        """Take a frame if there is room; say whether it was taken."""
+        if self._outbox.full or self._ended:
+            return False
+        self._put(frame)
+        return True
+
+    def _put(self, frame: Frame) -> None:
         dropped = self._outbox.put(frame)
         if dropped is not None:
             self._settled(dropped, Dropped(*key_of(dropped), Reason.BUFFER_FULL))
@@ -167,7 +180,10 @@ class Sender:
             while not self._leaving and (frame := self._outbox.take(window)) is not None:
                 await connection.send(encode(frame))
             self._something.clear()
-            await self._something.wait()
+            try:
+                await asyncio.wait_for(self._something.wait(), GOODBYE_S if self._leaving else None)
+            except (TimeoutError, asyncio.TimeoutError):
+                return  # it has not ended by itself
 
     async def _heard(self, connection: Connection) -> Down | None:
         content = await connection.receive()
@@ -178,6 +194,7 @@ class Sender:
             message = Dropped(message.stream, message.sequence, Reason.FAILED)
         if isinstance(message, Goodbye):
             self._leaving = True  # no more to this one, but what it has it still answers
+            self._something.set()
         self._useful |= isinstance(message, (Accepted, Answer, Dropped))
         if isinstance(message, Accepted):
             self._outbox.accept(Key(*message))

@@ -48,8 +48,9 @@ class IslandCollector(Collector):
             yield metric
         yield self._gauge("waiting", "Frames that wait for the next island's answer.", island.waiting)
         yield self._gauge("connected", "Whether the next island is there.", float(island.connected))
-        yield self._counter("audited", "Stopped frames that were let through and judged.", island.audit.judged)
-        yield self._counter("audited_positive", "Of those, positive at the end.", island.audit.lost)
+        yield self._gauge("refused_by_next", "Whether the next island is there and refuses us.", float(island.refused))
+        yield self._counter("audited", "Stopped frames that were let through and judged.", island.audit.here.judged)
+        yield self._counter("audited_positive", "Of those, positive at the end.", island.audit.here.positive)
         yield self._gauge(
             "drift", "Whether the share of stopped frames is not what it was.", float(island.drift.flagged)
         )

@@ -12,8 +12,8 @@ from torch import nn
 import penstock as ps
 from penstock.bundle import Bundle, read_manifest
 from penstock.chain import Chain
-from penstock.errors import ExportError, ShapeError
-from penstock.exporting import Float32, Int8, export
+from penstock.errors import BundleError, ExportError, ShapeError
+from penstock.exporting import Float32, Int8, bundling, export
 from zoo import ZOO, build
 
 CUT = [name for name in ZOO if name != "branching"]  # its inner part looks at its data
@@ -185,6 +185,36 @@ def test_8_bits_cross_and_8_bits_are_reckoned_with(tmp_path) -> None:
     said = Chain(exported.bundle).predict(data[0].numpy())
     assert (said.label == net.predict(data[0]).label.numpy()).mean() > 0.98
     assert read_manifest(tmp_path).precision == "int8"
+
+
+@pytest.mark.parametrize("n", [1, 7, 512, 513, 1023, 1024, 5000])
+def test_ranges_are_taken_from_samples_spread_over_the_data(n) -> None:
+    some = bundling._some((torch.arange(n, dtype=torch.float32).unsqueeze(1), torch.zeros(n, dtype=torch.long)))
+    found = some[:, 0]
+    assert len(found) == min(n, 512) and found[0] == 0 and (np.diff(found) > 0).all()
+    assert n - found[-1] <= 2 * n / 512 + 1 and np.diff(found).max(initial=0) <= max(1, 4 * n / 512)
+
+
+def test_a_graph_that_is_not_the_manifests_is_refused(tmp_path) -> None:
+    torch.manual_seed(0)
+    model, draw = build("conv1d")
+    bundle = export(ps.gate(model, draw(2), at=0.5), draw(2), tmp_path).bundle
+    first, second = bundle.manifest.stages
+
+    def refused(*stages, text):
+        changed = Bundle(replace(bundle.manifest, stages=stages), bundle.graphs)
+        with pytest.raises(BundleError, match=text):
+            Chain(changed)
+
+    length = first.takes.shape[-1]
+    short = replace(first, takes=replace(first.takes, shape=(*first.takes.shape[:-1], length - 1)))
+    refused(
+        short, second, text=rf"stage-1.onnx is not the graph of the manifest: it takes tensor\(float\) of .* {length}\]"
+    )
+    refused(
+        replace(first, gives=replace(first.gives, dtype="float16")), second, text=r"it gives tensor\(float\).*float16"
+    )
+    refused(first, replace(second, gate=first.gate), text="one input is wanted, and a gate's logit beside the values")
 
 
 def test_what_only_the_gate_needs_stays_in_floats(tmp_path) -> None:

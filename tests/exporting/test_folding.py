@@ -154,6 +154,22 @@ def test_reading_less_is_reading_the_same(block, channels, kept, out, seed) -> N
         assert not {"Pad", "Gather"} & {node.op_type for node in folded.graph}
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    pads=st.sampled_from(([0, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1, 0, 0], [0, 0, 1, 0, 0, 1, 0, 0])),
+    mode=st.sampled_from(("constant", "edge")),
+    filling=st.sampled_from((0.0, 2.0)),
+    places=st.lists(st.integers(0, 3), min_size=1, max_size=6),
+    seed=st.integers(0, 99),
+)
+def test_a_networks_own_padding_and_picking_stays_what_it_is(pads, mode, filling, places, seed) -> None:
+    b = Builder(seed)
+    with_value = [b.constant(np.float32(filling))] if mode == "constant" else []
+    padded = b.add("Pad", "x", b.constant(np.array(pads, np.int64)), *with_value, mode=mode)
+    model = b.model(3, conv(b, selected(b, padded, places), len(places), 2))
+    same(model, cleaned(fold(ir.from_proto(model))), 3)
+
+
 @pytest.mark.parametrize("axis", [0, 2, 3])
 def test_selections_of_other_axes_are_left_alone(axis) -> None:
     b = Builder(0)

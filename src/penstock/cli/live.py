@@ -95,8 +95,8 @@ def _row(seen: Seen, *, last: bool) -> tuple[str, ...]:
     names = ("frames", "stopped", "forwarded", "waiting", "forwarded_bytes", "dropped")
     counts = [f"{seen.counts.get(name, 0):,.0f}" for name in names]
     times = ["–" if value is None else f"{1e3 * value:.2f} ms" for value in (seen.p50_s, seen.p99_s)]
-    onward = "–" if last else "there" if seen.counts.get("connected") else "away"
-    return (str(seen.stage), *counts, *times, onward if seen.alive else "(ended)")
+    onward = "there" if seen.counts.get("connected") else "refuses" if seen.counts.get("refused_by_next") else "away"
+    return (str(seen.stage), *counts, *times, ("–" if last else onward) if seen.alive else "(ended)")
 
 
 def _draw(lines: Sequence[str], before: int) -> int:

@@ -6,9 +6,16 @@ import numpy as np
 
 from penstock.engines.engine import Output
 from penstock.errors import BundleError, MissingExtraError
+from penstock.manifest import TYPES, Stage
 
 GATE = "gate"
 """The name of a graph's second output."""
+
+_TYPES = {name: f"tensor({name})" for name in TYPES} | {
+    "float32": "tensor(float)",
+    "float64": "tensor(double)",
+}
+"""As onnxruntime says them."""
 
 
 class OnnxRuntime:
@@ -37,6 +44,28 @@ class OnnxRuntime:
             raise BundleError(f"{name} is no graph that onnxruntime {ort.__version__} runs: {reason}") from error
         self._input = self._session.get_inputs()[0].name
         self._gated = any(output.name == GATE for output in self._session.get_outputs())
+
+    @classmethod
+    def of(cls, stage: Stage, graph: bytes, *, threads: int = 1) -> OnnxRuntime:
+        """Return the engine of a bundle's stage.
+
+        Raises:
+            BundleError: when the graph takes or gives something else than the manifest says.
+        """
+        made = cls(graph, name=stage.file, threads=threads)
+        taken, (given, *gates) = made._session.get_inputs(), made._session.get_outputs()
+        for what, said, values in (("takes", taken[0], stage.takes), ("gives", given, stage.gives)):
+            if said.type != _TYPES[values.dtype] or tuple(said.shape[1:]) != values.shape:
+                raise BundleError(
+                    f"{stage.file} is not the graph of the manifest: it {what} {said.type} of shape {said.shape[1:]} a "
+                    f"sample, and the manifest says {values.dtype} of shape {list(values.shape)}. Export it anew."
+                )
+        if len(taken) != 1 or (stage.gate is not None and [gate.name for gate in gates] != [GATE]):
+            raise BundleError(
+                f"{stage.file} is not the graph of the manifest: one input is wanted, and a gate's logit beside the "
+                "values. Export the bundle anew."
+            )
+        return made
 
     def run(self, values: np.ndarray) -> Output:
         """Run the stage on a batch."""

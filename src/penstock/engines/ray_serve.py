@@ -24,6 +24,7 @@ from penstock.bundle import Bundle
 from penstock.engines.engine import Output
 from penstock.engines.onnxruntime import OnnxRuntime
 from penstock.errors import DeliveryError
+from penstock.manifest import Stage
 from penstock.serving import Serving
 
 LOG = logging.getLogger("penstock.ray_serve")
@@ -45,7 +46,7 @@ class RayServe:
     """
 
     def __init__(self, bundle: Bundle, stage: int, serving: Serving = Serving()):
-        self._graph, self._file = bundle.graphs[stage - 1], bundle.manifest.stages[stage - 1].file
+        self._graph, self._stage = bundle.graphs[stage - 1], bundle.manifest.stages[stage - 1]
         self._serving = serving
         self.name = f"penstock-{bundle.manifest.id[:16]}-{stage}"
         self._handle: Any = None
@@ -67,7 +68,7 @@ class RayServe:
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             self._end()
             where = "a Ray cluster of its own" if own else f"the Ray cluster at {self._serving.cluster}"
-            raise DeliveryError(f"{self._file} could not be served on {where}: {error}") from error
+            raise DeliveryError(f"{self._stage.file} could not be served on {where}: {error}") from error
         except BaseException:
             self._end()
             raise
@@ -120,7 +121,7 @@ class RayServe:
             logging_config=_QUIET,
             **scaled,
         )
-        return made.bind(self._graph, self._file, serving.batch, serving.wait_ms / 1e3, serving.threads)
+        return made.bind(self._stage, self._graph, serving.batch, serving.wait_ms / 1e3, serving.threads)
 
     def _end(self) -> None:
         """End the deployment, and a cluster of our own; on another's, what others deployed stays."""
@@ -151,8 +152,8 @@ _QUIET = {"log_level": "WARNING", "enable_access_log": False}
 class _Replica:
     """A process that runs the stage. The graph comes with it: machines of a cluster need no bundle."""
 
-    def __init__(self, graph: bytes, file: str, batch: int, wait_s: float, threads: int):
-        self._engine = OnnxRuntime(graph, name=file, threads=threads)
+    def __init__(self, stage: Stage, graph: bytes, batch: int, wait_s: float, threads: int):
+        self._engine = OnnxRuntime.of(stage, graph, threads=threads)
         self._together.set_max_batch_size(batch)
         self._together.set_batch_wait_timeout_s(wait_s)
 

@@ -206,11 +206,16 @@ def _in_8_bits(
 
 
 def _some(data: Data) -> np.ndarray:
-    """Return some samples, spread over the data."""
-    xs = [x for x, _ in batches(data, batch_size=256)]
-    every = torch.cat(xs)
-    picked = np.unique(np.linspace(0, len(every) - 1, min(SAMPLES, len(every))).round().astype(int))
-    return every[picked].numpy()  # type: ignore[no-any-return]
+    """Return some samples, spread over the data, of which never many more are held than are returned."""
+    kept: list[Tensor] = []
+    every, seen = 1, 0  # each `every`-th sample is kept
+    for x, _ in batches(data, batch_size=256):
+        kept += [x[i].clone() for i in range(-seen % every, len(x), every)]
+        seen += len(x)
+        while len(kept) >= 2 * SAMPLES:
+            kept, every = kept[::2], 2 * every
+    picked = np.unique(np.linspace(0, len(kept) - 1, min(SAMPLES, len(kept))).round().astype(int))
+    return torch.stack([kept[i] for i in picked]).numpy()  # type: ignore[no-any-return]
 
 
 def _stages(

@@ -193,10 +193,32 @@ def _read_less(graph: ir.Graph, gather: ir.Node) -> None:
 
 
 def _is_unpacking(gather: ir.Node) -> bool:
-    """Say whether a selection puts packed channels back to their places: it picks from them and a zero behind them."""
-    value = gather.inputs[0]
+    """Say whether a selection puts packed channels back to their places.
+
+    It picks from them and from one zero behind them, each of them once and in order. A network's own padding and
+    picking may look alike; then this holds of it too.
+    """
+    value, places = gather.inputs[0], _selection(gather)
     pad = None if value is None else value.producer()
-    return pad is not None and pad.op_type == "Pad" and _selection(gather) is not None
+    if places is None or pad is None or pad.op_type != "Pad" or not _is_one_zero_behind(pad):
+        return False
+    packed = pad.inputs[0]
+    channels = None if packed is None or packed.shape is None else packed.shape[CHANNELS]
+    return isinstance(channels, int) and np.array_equal(places[places != channels], np.arange(channels))
+
+
+def _is_one_zero_behind(pad: ir.Node) -> bool:
+    """Say whether a Pad adds one channel of zeros, the last, and nothing else."""
+    rank = _rank(pad.inputs[0])
+    pads, *others = [None if value is None else _array(value) for value in pad.inputs[1:]]
+    mode = pad.attributes.get("mode")
+    if rank is None or pads is None or len(pad.inputs) > 3 or (mode is not None and mode.as_string() != "constant"):
+        return False
+    if others and pad.inputs[2] is not None and (others[0] is None or others[0].any()):
+        return False
+    wanted = np.zeros(2 * rank, pads.dtype)
+    wanted[rank + CHANNELS] = 1
+    return np.array_equal(pads, wanted)
 
 
 def _selection(gather: ir.Node) -> np.ndarray | None:

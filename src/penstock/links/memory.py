@@ -61,8 +61,8 @@ class _End:
         return None if self._broken else content
 
     async def close(self) -> None:
-        self._broken = True
         self._outgoing.put_nowait(None)
+        self.cut()
 
     def cut(self) -> None:
         """Break this end."""
