@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,9 @@ from penstock.models.resnet import resnet8
 from penstock.sender import Backoff
 from penstock.source import Source
 from penstock.timing import best_seconds
-from penstock.wire import Answer, Dropped, Frame, Hello, Refused, decode_down, encode
+from penstock.wire import MOST_SEQUENCE, Answer, Coding, Dropped, Frame, Hello, Refused, decode_down, encode
 
+BOMB = zlib.compress(bytes(10_000_000), 9)
 MAIN = "from penstock.cli import main; main()"
 GRPC_BYTES, HTTP2_BYTES = 5, 9
 """Of headers that gRPC and HTTP/2 put before each message."""
@@ -364,11 +366,12 @@ async def _garbled(bundle: Bundle) -> dict[str, Any]:
     listener = Listener(island.meet, "127.0.0.1:0", payload_bytes=payload)
     await listener.start()
     whole = bytes.fromhex(bundle.manifest.id)
-    good = encode(Frame(int.from_bytes(whole[:8], "big"), 1, 1, 0, np.ones(payload // 4, np.float32).tobytes()))
+    frame = Frame(int.from_bytes(whole[:8], "big"), 1, 1, 0, np.ones(payload // 4, np.float32).tobytes())
+    good = encode(frame)
     draw, replies, sent, before = random.Random(0), {"Refused": 0, "Answer": 0, "Dropped": 0}, 0, 0
     async with _greeted(listener.port, whole, last) as link:
         while sent < MUTATED_FRAMES:
-            some = [_mutated(good, draw) for _ in range(50)]
+            some = [_mutated(good, draw) if i % 2 else encode(_twisted(frame, draw)) for i in range(50)]
             for content in some:
                 await link.send(content)
             for _ in some:
@@ -396,6 +399,26 @@ async def _greeted(port: int, bundle: bytes, stage: int) -> AsyncIterator[Any]:
     await link.receive()
     yield link
     await link.close()
+
+
+def _twisted(frame: Frame, draw: random.Random) -> Frame:
+    """Change fields of a frame: what comes is protobuf, and may be wrong all the same."""
+    payload = frame.payload
+    wrong: dict[str, Callable[[], Any]] = {
+        "bundle": lambda: draw.getrandbits(64),
+        "captured_us": lambda: draw.choice((0, 1, MOST_SEQUENCE)),
+        "payload": lambda: draw.choice(
+            (b"", payload[:-1], payload + b"\0", 2 * payload, b"\xff" * len(payload), draw.randbytes(len(payload)))
+        ),
+        "coding": lambda: draw.choice((1, 2, 7, 2**32 - 1)),
+        "deadline_ms": lambda: draw.choice((1, 2**32 - 1)),
+        "audit": lambda: True,
+    }
+    if draw.random() < 0.2:  # what unpacks to more than a stage takes, or to nothing
+        bomb = draw.choice((BOMB, zlib.compress(payload)[:-3], zlib.compress(b"")))
+        return frame._replace(sequence=draw.getrandbits(64), payload=bomb, coding=Coding.DEFLATE)
+    names = draw.sample(sorted(wrong), draw.randint(1, 3))
+    return frame._replace(sequence=draw.getrandbits(64), **{name: wrong[name]() for name in names})
 
 
 def _mutated(content: bytes, draw: random.Random) -> bytes:

@@ -476,6 +476,9 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_read():
             await connection.send(encode(Hello(bytes.fromhex(THREE.id), 1)))
             await connection.receive()
             await connection.send(encode(frame(payload=bytes(5000))))
+            assert decode_down(await connection.receive()).fault is Fault.WRONG_SIZE
+            assert made.islands[0].counts.refused == {Fault.WRONG_SIZE: 1}
+            await connection.send(encode(frame(payload=bytes(70_000))))
             assert await connection.receive() is None
             await connection.close()
             async with Source(THREE, made.links[0].dial(), backoff=SOON) as source:

@@ -27,8 +27,9 @@ SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
 MOST_CONNECTIONS = 64
 """At one island; more are turned away."""
 
-HEADERS = 1024
-"""Bytes that a message may have beside its payload."""
+SLACK = 1 << 16
+"""Bytes by which a message may be longer than a payload: one that is wrong is then refused and counted by the island, and
+one that is longer still is refused by gRPC before it is read."""
 
 ALIVE = (
     ("grpc.keepalive_time_ms", 10_000),
@@ -167,7 +168,7 @@ class Listener:
         healthy: Callable[[], bool] = lambda: True,
     ):
         self._meet, self._healthy = meet, healthy
-        options = [*ALIVE, ("grpc.max_receive_message_length", payload_bytes + HEADERS), ("grpc.so_reuseport", 0)]
+        options = [*ALIVE, ("grpc.max_receive_message_length", payload_bytes + SLACK), ("grpc.so_reuseport", 0)]
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MOST_CONNECTIONS)
         handler = grpc.stream_stream_rpc_method_handler(self._stream)
         generic = grpc.method_handlers_generic_handler(f"{PACKAGE}.{SERVICE}", {METHOD: handler})
