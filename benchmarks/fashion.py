@@ -20,21 +20,24 @@ EPOCHS = 6
 BATCH = 128
 WIDTH = 16
 AT = 0.4
+GATE = 64
 SEEDS = (0, 1, 2)
 
 
 def trained(data: Splits, seed: int, at: float) -> ps.GatedNetwork:
     """Return a trained network, gated at a depth (0: plain); a broken training goes on, a finished one is read."""
     torch.manual_seed(seed)
-    net = ps.gate(resnet8(in_channels=1, classes=6, width=WIDTH), data.train.x[:2], at=at)
+    halves = ps.Both(width=GATE)
+    net = ps.gate(resnet8(in_channels=1, classes=6, width=WIDTH), data.train.x[:2], at=at, halves=halves)
     ps.fit(
         net,
         data.train,
         objective=ps.Objective(alpha=0.5, beta=0.55),
+        optimizer=ps.Adam(schedule="rise-and-fall"),
         epochs=EPOCHS,
         batch_size=BATCH,
         seed=seed,
-        folder=Path("runs") / "bench-fashion" / f"{len(net.layers)}-gates-seed-{seed}",
+        folder=Path("runs") / "bench-fashion-2" / f"{len(net.layers)}-gates-seed-{seed}",
         progress=False,
     )
     return net

@@ -355,10 +355,10 @@ def test_every_kind_of_layer_trains(halves):
 
 
 def test_every_schedule_trains():
-    for schedule in ("one-cycle", "cosine", "constant"):
+    for schedule in ("one-cycle", "rise-and-fall", "cosine", "constant"):
         ps.fit(network(), task(), epochs=1, optimizer=ps.Adam(0.01, schedule), **QUIET)
     with pytest.raises(
-        TrainingError, match="schedule = 'linear' is not known; known are 'one-cycle', 'cosine', 'constant'"
+        TrainingError, match="schedule = 'linear' is not known; known are 'one-cycle', 'rise-and-fall', 'cosine'"
     ):
         ps.fit(network(), task(), epochs=1, optimizer=ps.Adam(0.01, "linear"), **QUIET)
 

@@ -20,13 +20,13 @@ class Adam:
 
     Attributes:
         rate: the learning rate; with a schedule, its highest.
-        schedule: "one-cycle" (up, then down to nearly 0: the best for short budgets), "cosine", or "constant", the
-            paper's.
+        schedule: "one-cycle" (up, then down to nearly 0, and Adam's momentum the other way: for short budgets),
+            "rise-and-fall" (the same at one momentum), "cosine", or "constant", the paper's.
         mask_rate: the masks' rate as a share of the others': slower masks flip less and choose better.
     """
 
     rate: float = 0.01
-    schedule: Literal["one-cycle", "cosine", "constant"] = "one-cycle"
+    schedule: Literal["one-cycle", "rise-and-fall", "cosine", "constant"] = "one-cycle"
     mask_rate: float = 0.3
 
     def build(self, net: GatedNetwork, steps: int) -> tuple[Optimizer, LRScheduler | None]:
@@ -37,8 +37,10 @@ class Adam:
         if masks:
             groups.append({"params": masks, "lr": self.rate * self.mask_rate})
         optimizer = torch.optim.Adam(groups)
+        rates = [group["lr"] for group in groups]
         schedules: dict[str, Callable[[], LRScheduler | None]] = {
-            "one-cycle": lambda: OneCycleLR(optimizer, [group["lr"] for group in groups], total_steps=steps),
+            "one-cycle": lambda: OneCycleLR(optimizer, rates, total_steps=steps),
+            "rise-and-fall": lambda: OneCycleLR(optimizer, rates, total_steps=steps, cycle_momentum=False),
             "cosine": lambda: CosineAnnealingLR(optimizer, steps),
             "constant": lambda: None,
         }

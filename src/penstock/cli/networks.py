@@ -100,7 +100,7 @@ def train(
     epochs: Annotated[int, typer.Option(help="How often the training data is gone through.")] = 20,
     batch_size: Annotated[int, typer.Option(help="Samples a step.")] = 256,
     rate: Annotated[float, typer.Option(help="Adam's learning rate; its highest, with a schedule.")] = 0.01,
-    schedule: Annotated[str, typer.Option(help="one-cycle, cosine or constant.")] = "one-cycle",
+    schedule: Annotated[str, typer.Option(help="one-cycle, rise-and-fall, cosine or constant.")] = "one-cycle",
     seed: Annotated[int, typer.Option(help="The same seed gives the same network.")] = 0,
     folder: Annotated[
         Path | None, typer.Option(help="For logs and checkpoints. A killed training goes on when started again.")
