@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from penstock.audit import MANY, Audit, Drift, poisson_cdf, poisson_interval
+from penstock.audit import MANY, Audit, Drift, Sampled, poisson_cdf, poisson_interval
 from penstock.errors import DeliveryError
 
 
@@ -69,6 +69,16 @@ def test_before_anything_is_known_nothing_is_said():
         "of what was stopped later nothing is known yet"
     )
     assert low == pytest.approx((0.0126 * 100) / (0.0126 * 100 + 150), rel=0.02), "all of it may have been positive"
+
+
+@given(seen=st.integers(0, 400), judged=st.integers(0, 400), positive=st.integers(0, 400))
+def test_what_is_certain_is_not_doubted(seen, judged, positive):
+    judged = min(judged, seen)
+    positive = min(positive, judged)
+    low, estimate, high = Sampled(seen, judged, positive).positives(0.95)
+    assert positive <= low <= estimate <= high <= positive + seen - judged or not judged
+    if judged == seen:
+        assert low == estimate == high == positive
 
 
 def test_a_share_that_is_none_is_refused():

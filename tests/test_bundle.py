@@ -52,6 +52,16 @@ def test_what_is_read_is_what_was_written(folder):
     assert MANIFEST.stages[0].gives.payload_bytes == 120 and MANIFEST.stages[0].takes.payload_bytes == 4 * 784
 
 
+def test_positives_are_what_every_gate_is_meant_to_let_pass():
+    first, last = replace(MANIFEST.stages[0], gate=Rule(0.0, (1, 2))), MANIFEST.stages[-1]
+    made = replace(MANIFEST, labels=("none", "speech", "word", "other"), stages=(first, last))
+    assert made.positives == {1, 2}
+    second = replace(first, gate=Rule(0.0, (2, 3)))
+    assert replace(made, stages=(first, second, last)).positives == {2}
+    assert replace(made, stages=(replace(first, gate=Rule(0.0)), last)).positives == {1, 2, 3}
+    assert replace(made, stages=(replace(first, gate=None), last), background=1).positives == {0, 2, 3}
+
+
 def test_the_id_changes_with_everything_that_is_said():
     others = [
         replace(MANIFEST, background=1),

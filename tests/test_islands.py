@@ -311,7 +311,8 @@ def test_a_frame_whose_link_broke_while_it_waited_is_new_when_it_comes_again():
 
 
 def test_who_says_goodbye_and_stays_is_left_after_a_while(monkeypatch):
-    monkeypatch.setattr("penstock.sender.GOODBYE_S", 0.05)
+    """However much there is to send meanwhile."""
+    monkeypatch.setattr("penstock.sender.GOODBYE_S", 0.1)
 
     async def story():
         link, met = MemoryLink(), []
@@ -320,17 +321,87 @@ def test_who_says_goodbye_and_stays_is_left_after_a_while(monkeypatch):
             met.append(connection)
             await connection.receive()
             await connection.send(encode(Welcome(8)))
-            asked = decode_up(await connection.receive())
             if len(met) == 1:
                 await connection.send(encode(Goodbye("soon")))
-            else:
-                await connection.send(encode(Answer(asked.stream, asked.sequence, 0, 1, (0.2,))))
-            assert await connection.receive() is None
+            while (content := await connection.receive()) is not None:
+                asked = decode_up(content)
+                if len(met) > 1:
+                    await connection.send(encode(Answer(asked.stream, asked.sequence, 0, 1, (0.2,))))
 
         link.there = lingers
-        async with Source(THREE, link.dial, backoff=SOON) as source:
-            assert (await source.ask(np.ones(3, np.float32))).stopped_by == 1
+        async with Source(THREE, link.dial, outbox=Outbox(4, DropOldest()), backoff=SOON) as source:
+            futures = []
+            for _ in range(60):
+                futures.append(await source.submit(np.ones(3, np.float32)))
+                await asyncio.sleep(0.01)
+            said = await asyncio.gather(*futures)
+            assert isinstance(said[0], Dropped) and all(isinstance(one, Answer) for one in said[30:])
         assert len(met) == 2
+
+    run(story())
+
+
+def test_after_an_orderly_goodbye_the_next_is_dialled_at_once():
+    """The last answer and the end of the connection may come in the same moment."""
+
+    async def story():
+        link, met = MemoryLink(), []
+
+        async def leaves(connection):
+            met.append(connection)
+            await connection.receive()
+            await connection.send(encode(Welcome(8)))
+            for number in range(3):
+                content = await connection.receive()
+                if content is None:
+                    return
+                asked = decode_up(content)
+                if number == 1:
+                    await connection.send(encode(Goodbye("now")))
+                await connection.send(encode(Answer(asked.stream, asked.sequence, 0, 1, (0.2,))))
+                if number == 1:
+                    await connection.close()
+                    return
+
+        link.there = leaves
+        for _ in range(30):
+            async with Source(THREE, link.dial, backoff=SOON) as source:
+                asked = [await source.submit(np.ones(3, np.float32)) for _ in range(7)]
+                await asyncio.wait_for(asyncio.gather(*asked), 2)
+
+    run(story())
+
+
+def test_a_frame_that_came_again_over_a_new_link_is_not_forgotten_with_the_old_one():
+    """The old link's end is noticed late: the frame has come again by then, and waits for its answer."""
+
+    async def story():
+        async with town("memory", AWAY, window=8) as made:
+            island = made.islands[3]
+            island._bench._room = asyncio.Semaphore(1)
+            links, tasks, ends = [], [], []
+            for _ in range(2):
+                link = MemoryLink()
+
+                async def meet(connection):
+                    tasks.append(asyncio.current_task())
+                    await island.meet(connection)
+
+                link.there = meet
+                ends.append(await link.dial())
+                links.append(link)
+                await ends[-1].send(encode(Hello(bytes.fromhex(THREE.id), 4)))
+                await ends[-1].receive()
+            await island._bench._room.acquire()  # nothing is worked on
+            await ends[0].send(encode(frame()))
+            await asyncio.sleep(0.02)
+            await ends[1].send(encode(frame()))  # the same again
+            await asyncio.sleep(0.02)
+            tasks[0].cancel()
+            await asyncio.sleep(0.02)
+            island._bench._room.release()
+            said = decode_down(await asyncio.wait_for(ends[1].receive(), 2))
+            assert isinstance(said, Answer) and (said.stream, said.sequence) == (5, 1)
 
     run(story())
 
@@ -344,10 +415,13 @@ def test_an_island_that_is_refused_by_the_next_says_so(caplog):
                 await asyncio.sleep(0.01)
             assert not made.islands[0].connected
             assert "the next island refuses us: frames for stage 2 came; this is 3." in caplog.text
-            await made.build(1)
-            while made.islands[0].refused:
+            await made.links[1].stop()
+            while made.islands[0].refused:  # who is away does not refuse
                 await asyncio.sleep(0.01)
-            assert made.islands[0].connected
+            assert not made.islands[0].connected
+            await made.build(1)
+            while not made.islands[0].connected:
+                await asyncio.sleep(0.01)
 
     run(story())
 

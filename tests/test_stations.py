@@ -248,13 +248,20 @@ def test_a_fleet_whose_island_does_not_start_is_none(bundle, tmp_path):
     assert islands_of(damaged) == 0
 
 
-def test_without_protection_only_this_machine_gets_in(bundle):
+def test_without_protection_only_this_machine_gets_in(bundle, tmp_path):
     with pytest.raises(
         LinkError, match=r"an island at 0.0.0.0:7000 could be reached by other machines.*--in-the-clear"
     ):
         check_reach(Station(bundle, 1, "0.0.0.0:7000"))
     check_reach(Station(bundle, 1, "0.0.0.0:7000", in_the_clear=True))
-    check_reach(Station(bundle, 1, "0.0.0.0:7000", identity=Identity(Path("a"), Path("b"), Path("c"))))
+    ours = Identity(*(tmp_path / name for name in "abc"))
+    with pytest.raises(
+        LinkError, match=r"a could not be read: No such file or directory. Make one with penstock certs"
+    ):
+        check_reach(Station(bundle, 1, "0.0.0.0:7000", identity=ours))
+    for name in "abc":
+        (tmp_path / name).touch()
+    check_reach(Station(bundle, 1, "0.0.0.0:7000", identity=ours))
     check_reach(Station(bundle, 1, "localhost:7000"))
 
 
@@ -265,6 +272,10 @@ def test_without_protection_only_this_machine_gets_in(bundle):
         (["--replicas", "3-2"], "3 to 2 replicas are not possible"),
         (["--replicas", "many"], "'many' replicas are not possible: give a number, or a range such as 1-8"),
         (["--batch", "0"], "batch = 0 is not possible: it is 1 or more"),
+        (["--wait-ms", "inf"], "wait_ms = inf is not possible"),
+        (["--audit", "2"], "an audit of 2.0 is not possible"),
+        (["--buffer", "0"], "a buffer of 0 frames"),
+        (["--key", "k", "--certificate", "c", "--authority", "a"], "c could not be read"),
         (["--wait-ms", "nan"], "wait_ms = nan is not possible: it is 0 or more"),
         (["--stage", "1"], "stage 1 of 3 must know the next island's address"),
         (["--stage", "4"], "there is no stage 4"),

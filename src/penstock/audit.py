@@ -2,8 +2,8 @@
 
 A gate that stops everything looks well: nobody complains of what never arrives. So an island lets a small share of the
 stopped samples through to the end. They are drawn by chance, whatever they look like, so that counting the positives
-among them and dividing by the share tells without bias how many were lost. What is positive is what the end of the
-network says; a label that people give is not there.
+among them, times how many more there are, tells without bias how many were lost. What is positive is what the end of
+the network says; a label that people give is not there.
 """
 
 from __future__ import annotations
@@ -53,14 +53,12 @@ class Sampled:
 
     def positives(self, confidence: float) -> Interval:
         """Return how many of all are positive, as far as those that were judged tell."""
-        if not self.seen:
-            return Interval(0.0, 0.0, 0.0)
+        unknown = self.seen - self.judged
         if not self.judged:
-            return Interval(0.0, 0.0, float(self.seen))
-        if self.judged == self.seen:
-            return Interval(*[float(self.positive)] * 3)
-        times = self.seen / self.judged
-        return Interval(*(min(times * count, self.seen) for count in poisson_interval(self.positive, confidence)))
+            return Interval(0.0, 0.0, float(unknown))
+        times, least, most = self.seen / self.judged, self.positive, self.positive + unknown
+        bounds = poisson_interval(self.positive, confidence)
+        return Interval(*(float(min(max(times * count, least), most)) for count in bounds))
 
 
 @dataclass
@@ -91,14 +89,16 @@ class Audit:
 
     def takes(self, of: Sampled) -> bool:
         """Note a sample that was stopped; say whether it is let through."""
+        if not self.share:
+            return False
         of.seen += 1
         return self.draw.random() < self.share
 
     def lost_rate(self, confidence: float = CONFIDENCE) -> Interval | None:
         """Return the share of positives that the gate loses; None before there is anything to tell it from.
 
-        What is counted among some is multiplied; the intervals are those of Poisson means. Where two things are told
-        from some, each interval takes half of the doubt.
+        What was counted among those judged is multiplied; the intervals are those of Poisson means. With two such
+        counts each gets half of the allowed error. Frames that were dropped on their way count nowhere.
         """
         if not self.here.judged:
             return None

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,7 @@ class Seen:
     Attributes:
         counts: by the name of the metric, without "penstock_" and "_total".
         p50_s, p99_s: from a frame's arrival to its decision; None before the first.
+        last_words: the last line that it wrote, of one that has ended.
     """
 
     stage: int
@@ -40,6 +41,7 @@ class Seen:
     counts: dict[str, float]
     p50_s: float | None = None
     p99_s: float | None = None
+    last_words: str = ""
 
 
 class Fleet:
@@ -60,6 +62,8 @@ class Fleet:
         self._stages = len(read_manifest(bundle).stages)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._metrics: list[str] = []
+        self._said: list[Path] = []
+        self._files = ExitStack()
         self.address = ""
 
     def __enter__(self) -> Fleet:
@@ -88,28 +92,28 @@ class Fleet:
                 process.kill()
                 process.wait()
         self._processes.clear()
+        self._files.close()
 
     def look(self) -> list[Seen]:
         """Ask all islands what they have done, the first one first."""
-        pairs = zip(reversed(self._processes), reversed(self._metrics), strict=True)
-        return [
-            _seen(stage, process.poll() is None, metrics) for stage, (process, metrics) in enumerate(pairs, start=1)
-        ]
+        each = zip(reversed(self._processes), reversed(self._metrics), reversed(self._said), strict=True)
+        return [_seen(stage, *island) for stage, island in enumerate(each, start=1)]
 
     def _start(self, stage: int, onward: str | None) -> str:
         """Start an island; return its address."""
         command = [sys.executable, "-c", MAIN, "island", str(self._bundle), "--stage", str(stage), *self._options]
         command += ["--metrics", "127.0.0.1:0", *(() if onward is None else ("--next", onward))]
-        with tempfile.NamedTemporaryFile() as said:  # a pipe that nobody reads would fill
-            process = subprocess.Popen(
-                command,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"GRPC_VERBOSITY": "NONE"},
-                start_new_session=True,  # an interrupt of the terminal is for us; we end them in order
-            )
-            self._processes.append(process)
-            found = _started(process, Path(said.name), stage)
+        said = self._files.enter_context(tempfile.NamedTemporaryFile())  # noqa: SIM115 - a pipe not read would fill
+        process = subprocess.Popen(
+            command,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"GRPC_VERBOSITY": "NONE"},
+            start_new_session=True,  # an interrupt of the terminal is for us; we end them in order
+        )
+        self._processes.append(process)
+        self._said.append(Path(said.name))
+        found = _started(process, Path(said.name), stage)
         self._metrics.append(found["metrics"])
         return found["address"]
 
@@ -131,8 +135,11 @@ def _started(process: subprocess.Popen[bytes], said: Path, stage: int) -> re.Mat
         time.sleep(0.02)
 
 
-def _seen(stage: int, alive: bool, url: str) -> Seen:
-    """Read an island's metrics; nothing of one that is gone."""
+def _seen(stage: int, process: subprocess.Popen[bytes], url: str, said: Path) -> Seen:
+    """Read an island's metrics; of one that is gone, its last words."""
+    if process.poll() is not None:
+        lines = said.read_text().strip().splitlines()
+        return Seen(stage, False, {}, last_words=lines[-1] if lines else "")
     text = ""
     with suppress(OSError), urllib.request.urlopen(url, timeout=2) as answer:
         text = answer.read().decode()
@@ -145,4 +152,4 @@ def _seen(stage: int, alive: bool, url: str) -> Seen:
                 quantiles[sample.labels["q"]] = sample.value
             else:
                 counts[name] = counts.get(name, 0) + sample.value
-    return Seen(stage, alive, counts, quantiles.get("0.5"), quantiles.get("0.99"))
+    return Seen(stage, True, counts, quantiles.get("0.5"), quantiles.get("0.99"))

@@ -132,7 +132,7 @@ class Island:
         self.counts = Counts()
         self.audit, self.drift = Audit(audit), Drift()
         self._audited = {secrets.randbits(64): self.audit.here, secrets.randbits(64): self.audit.later}
-        self._audits = 0
+        self._audits, self._positives = 0, self.manifest.positives
         self._here: deque[float] = deque(maxlen=1000)  # seconds from a frame's arrival to its decision
         self._id = bytes.fromhex(self.manifest.id)
         self._short = int.from_bytes(self._id[:8], "big")
@@ -148,6 +148,7 @@ class Island:
         self._inbox = Inbox(memory)
         self._peers: dict[Key, Peer] = {}
         self._scores: dict[Key, tuple[float, ...]] = {}
+        self._again: set[asyncio.Task[None]] = set()  # frames that are taken once more
         self._meeting: set[Peer] = set()
         self._leaving = False
         self._onward = onward
@@ -286,7 +287,11 @@ class Island:
                 await self._bench.take(Arrived(frame, values, time.perf_counter()))
             except BaseException:  # the link broke meanwhile: when the frame comes again it must be new
                 self._inbox.forget(key_of(frame))
-                self._peers.pop(key_of(frame), None)
+                other = self._peers.pop(key_of(frame), None)
+                if other is not None and other is not peer:  # it has come again, over another link
+                    again = asyncio.ensure_future(self._take(content, other))
+                    self._again.add(again)
+                    again.add_done_callback(self._again.discard)
                 raise
         else:
             self.counts.duplicates += 1
@@ -314,7 +319,8 @@ class Island:
         if stops:
             self.counts.stopped += 1
             self._answer(Answer(*key, self.manifest.background, self.number, score))
-            self._let_through(frame, values.tobytes(), self.audit.here)
+            if self._audits_next(self.audit.here):
+                self._let_through(frame, values.tobytes(), self.audit.here)
         elif self._sender is None or self._onward is None:
             logits = tuple(float(value) for value in values)
             self._answer(Answer(*key, int(values.argmax()), 0, score, logits, frame.audit))
@@ -332,27 +338,31 @@ class Island:
             if key in self._peers:  # it may have been answered while it waited for room
                 self._peers[key].say(Accepted(*key))
 
+    def _audits_next(self, of: Sampled) -> bool:
+        """Note a sample that was stopped; say whether it is let through."""
+        return self.stage.gate is not None and self._sender is not None and self.audit.takes(of)
+
     def _let_through(self, frame: Frame, values: bytes, of: Sampled) -> None:
         """Send a stopped frame on for the audit, if there is room, in a stream of our own: it was answered already."""
-        if self._sender is not None and self._onward is not None and self.audit.takes(of):
-            self._audits += 1
-            stream = next(stream for stream, sampled in self._audited.items() if sampled is of)
-            ours = frame._replace(stream=stream, sequence=self._audits, audit=True, deadline_ms=0)
-            with contextlib.suppress(StorageError):  # a full disk costs the audit a sample
-                self._sender.offer(with_payload(ours, values, deflate=self._onward.deflate))
+        assert self._sender is not None and self._onward is not None
+        self._audits += 1
+        stream = next(stream for stream, sampled in self._audited.items() if sampled is of)
+        ours = frame._replace(stream=stream, sequence=self._audits, audit=True, deadline_ms=0)
+        with contextlib.suppress(StorageError):  # a full disk costs the audit a sample
+            self._sender.offer(with_payload(ours, values, deflate=self._onward.deflate))
 
     def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
         """Pass on what the next island says of a frame."""
-        positive = isinstance(message, Answer) and message.label != self.manifest.background
+        positive = isinstance(message, Answer) and message.label in self._positives
         if frame.stream in self._audited:
             if isinstance(message, Answer):
                 self._audited[frame.stream].judge(positive=positive)
             return
         if isinstance(message, Answer) and not frame.audit:
-            if message.stopped_by:
-                self._let_through(frame, values_of(frame, self.stage.gives.payload_bytes), self.audit.later)
-            else:
+            if not message.stopped_by:
                 self.audit.passed += positive
+            elif self._audits_next(self.audit.later):
+                self._let_through(frame, values_of(frame, self.stage.gives.payload_bytes), self.audit.later)
         scores = self._scores.pop(key_of(frame), ())
         if isinstance(message, Answer):
             message = message._replace(scores=(*scores, *message.scores))

@@ -126,6 +126,15 @@ class Manifest:
         """A checksum of all that the manifest says, the checksums of the graphs among it."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
+    @property
+    def positives(self) -> frozenset[int]:
+        """The labels that are of interest to each gate: what must not be lost."""
+        found = set(range(len(self.labels))) - {self.background}
+        for stage in self.stages:
+            if stage.gate is not None and stage.gate.positives is not None:
+                found &= set(stage.gate.positives)
+        return frozenset(found)
+
     def to_bytes(self) -> bytes:
         """Return the manifest as it stands in its file."""
         return (json.dumps({"format": FORMAT, "id": self.id, **asdict(self)}, indent=1) + "\n").encode()

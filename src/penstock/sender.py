@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from penstock.delivery import DropOldest, Key, Outbox, key_of
 from penstock.errors import LinkError, WireError
@@ -100,8 +100,8 @@ class Sender:
         self._put(frame)
 
     def offer(self, frame: Frame) -> bool:
-        """Take a frame if there is room; say whether it was taken."""
-        if self._outbox.full or self._ended:
+        """Take a frame that matters less than others, if at least half of the buffer is free; say whether it was."""
+        if 2 * len(self._outbox) > self._outbox.capacity or self._ended:
             return False
         self._put(frame)
         return True
@@ -121,7 +121,7 @@ class Sender:
                 try:
                     connection = await self._dial()
                 except LinkError:
-                    failures += 1
+                    failures, self.refusal = failures + 1, None
                 else:
                     failures = 0 if await self._over(connection) else failures + 1
                 await asyncio.sleep(self._backoff.after(failures))
@@ -144,9 +144,10 @@ class Sender:
     async def _over(self, connection: Connection) -> bool:
         """Send over one connection until it breaks; return whether it was of any use."""
         writing: asyncio.Future[None] | None = None
+        patience: asyncio.TimerHandle | None = None
         try:
             await connection.send(encode(self._hello))
-            welcome = await asyncio.wait_for(self._heard(connection), WELCOME_S)
+            welcome = await _within(WELCOME_S, self._heard(connection))
             if not isinstance(welcome, Welcome):
                 self._note(welcome)
                 return False
@@ -155,15 +156,20 @@ class Sender:
             writing.add_done_callback(lambda _: asyncio.ensure_future(connection.close()))  # wakes who reads
             while (message := await self._heard(connection)) is not None:
                 self._hear(message)
+                if isinstance(message, Goodbye) and patience is None:
+                    patience = asyncio.get_running_loop().call_later(GOODBYE_S, writing.cancel)
             return self._useful
-        except (LinkError, WireError, TimeoutError, asyncio.TimeoutError):
+        except (LinkError, WireError, TimeoutError):
+            self.refusal = None
             return self._useful
         finally:
             self.connected = False
+            if patience is not None:
+                patience.cancel()
             if writing is not None:
                 writing.cancel()
-                with contextlib.suppress(asyncio.CancelledError, LinkError):
-                    await writing
+                await asyncio.wait({writing})
+                writing.cancelled() or writing.exception()  # a broken link is noticed by who reads, too
             self.resent += self._outbox.resend()
             self._something.set()
             await connection.close()
@@ -180,10 +186,7 @@ class Sender:
             while not self._leaving and (frame := self._outbox.take(window)) is not None:
                 await connection.send(encode(frame))
             self._something.clear()
-            try:
-                await asyncio.wait_for(self._something.wait(), GOODBYE_S if self._leaving else None)
-            except (TimeoutError, asyncio.TimeoutError):
-                return  # it has not ended by itself
+            await self._something.wait()
 
     async def _heard(self, connection: Connection) -> Down | None:
         content = await connection.receive()
@@ -194,7 +197,6 @@ class Sender:
             message = Dropped(message.stream, message.sequence, Reason.FAILED)
         if isinstance(message, Goodbye):
             self._leaving = True  # no more to this one, but what it has it still answers
-            self._something.set()
         self._useful |= isinstance(message, (Accepted, Answer, Dropped))
         if isinstance(message, Accepted):
             self._outbox.accept(Key(*message))
@@ -216,6 +218,25 @@ class Sender:
                 self._settled(frame, Dropped(*key_of(frame), Reason.TOO_LATE))
                 self._room.set()
                 self._something.set()
+
+
+T = TypeVar("T")
+
+
+async def _within(seconds: float, awaited: Coroutine[Any, Any, T]) -> T:
+    """Do what `asyncio.wait_for` does, which before Python 3.12 may swallow a cancellation.
+
+    Raises:
+        TimeoutError: when it takes longer.
+    """
+    task = asyncio.ensure_future(awaited)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            raise TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def makes_sense_for(manifest: Manifest) -> Callable[[Answer], bool]:

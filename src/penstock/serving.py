@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from penstock.errors import DeliveryError
@@ -62,5 +63,17 @@ class Serving:
 
     def __post_init__(self) -> None:
         for name, least in (("batch", 1), ("threads", 1), ("wait_ms", 0), ("delay_s", 0)):
-            if not getattr(self, name) >= least:
-                raise DeliveryError(f"{name} = {getattr(self, name)} is not possible: it is {least} or more.")
+            value = getattr(self, name)
+            if not (value >= least and math.isfinite(value)):
+                raise DeliveryError(f"{name} = {value} is not possible: it is {least} or more.")
+        if self.replicas.least < self.replicas.most and not self.delay_s:
+            raise DeliveryError("replicas follow a load that lasts: give a delay of more than 0 s.")
+
+    @property
+    def window(self) -> int:
+        """How many frames of one sender may be on their way: enough to keep all replicas busy.
+
+        >>> Serving().window, Serving(Replicas(1, 8)).window, Serving(Replicas(9, 99)).window
+        (128, 1024, 1024)
+        """
+        return min(1024, 4 * self.batch * self.replicas.most)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.audit import Audit
 from penstock.bundle import Bundle
 from penstock.delivery import Outbox, Wait, WhenFull
 from penstock.engines import Elsewhere
@@ -40,7 +41,7 @@ class Station:
         deflate: write payloads deflated where that is smaller.
         window: how many frames of a sender may be on their way.
         threads: that the stage may use; 0 for all there are.
-        audit: the share of what the gate stops that is let through, to see what becomes of it.
+        audit: the share of what this gate or a later one stops that is let through, to see what becomes of it.
         metrics: where Prometheus finds its metrics, as host:port; None for nowhere.
     """
 
@@ -62,8 +63,11 @@ class Station:
     def __post_init__(self) -> None:
         if self.threads < 0:
             raise DeliveryError(f"{self.threads} threads are not possible: a number from 1 on, or 0 for all there are.")
-        if self.window < 1:
-            raise DeliveryError(f"a window of {self.window} frames is not possible: it is 1 or more.")
+        if self.window < 1 or self.buffer < 1:
+            raise DeliveryError(
+                f"a window of {self.window} and a buffer of {self.buffer} frames are not possible: both are 1 or more."
+            )
+        Audit(self.audit)  # refuses what is no share
         if self.onward is None and (self.journal is not None or self.deflate or self.audit):
             raise DeliveryError(
                 "a journal, deflated payloads and an audit are for frames that are sent on, but there is no next "
@@ -138,6 +142,8 @@ def check_reach(station: Station) -> None:
     for address in (station.listen, station.metrics, station.onward):
         if address is not None:
             check_address(address)
+    if station.identity is not None:
+        station.identity.read()
     if station.in_the_clear:
         return
     if station.metrics is not None and not is_loopback(station.metrics):

@@ -83,7 +83,7 @@ class Frame(NamedTuple):
         payload: what the stage before gave.
         coding: how the payload is written.
         deadline_ms: so long after that an answer is of use; 0 for ever.
-        audit: the gate would have stopped it: it was let through to see what becomes of it.
+        audit: a gate stopped it, and it was let through to see what becomes of it: no gate stops it now.
     """
 
     bundle: int

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from penstock.delivery import is_late
-from penstock.engines import Elsewhere, Engine
+from penstock.engines import Elsewhere, Engine, Output
 from penstock.sender import now_us
 from penstock.wire import Frame, Reason
 
@@ -100,6 +100,7 @@ class Here:
         began = time.perf_counter()
         try:
             out = await asyncio.to_thread(self._engine.run, values) if self._slow else self._engine.run(values)
+            each = _each(out, len(batch))
         except Exception as error:  # of an engine, of any kind: such a frame gets no answer, and the island goes on
             if len(batch) == 1:
                 _failed(batch[0], error, self._finished)
@@ -108,8 +109,8 @@ class Here:
                     await self._run_stage([arrived])
             return
         self._slow = time.perf_counter() - began > QUICK_S
-        for i, arrived in enumerate(batch):
-            await self._finished.worked(arrived, out.values[i], None if out.gate is None else float(out.gate[i]))
+        for arrived, (given, logit) in zip(batch, each, strict=True):
+            await self._finished.worked(arrived, given, logit)
 
 
 class Away:
@@ -145,11 +146,11 @@ class Away:
         if _too_late(arrived, self._finished):
             return
         try:
-            out = await self._engine.ask(arrived.values)
+            ((given, logit),) = _each(await self._engine.ask(arrived.values), 1)
         except Exception as error:  # as above
             _failed(arrived, error, self._finished)
             return
-        await self._finished.worked(arrived, out.values[0], None if out.gate is None else float(out.gate[0]))
+        await self._finished.worked(arrived, given, logit)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -157,6 +158,13 @@ class Away:
         error = None if task.cancelled() else task.exception()
         if error is not None and self._broken is not None and not self._broken.done():
             self._broken.set_exception(error)  # not of an engine: the island ends with it
+
+
+def _each(out: Output, count: int) -> list[tuple[np.ndarray, float | None]]:
+    """Return what a stage gave for each sample of a batch."""
+    if out.gate is None:
+        return [(out.values[i], None) for i in range(count)]
+    return [(out.values[i], float(out.gate[i])) for i in range(count)]
 
 
 def _too_late(arrived: Arrived, finished: Finished) -> bool:

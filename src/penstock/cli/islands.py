@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,13 +58,15 @@ def serve(arguments: Sequence[str]) -> None:
     )
     bundle = Bundle.read(given.bundle)
     given.stage = len(bundle.manifest.stages) if given.stage is None else given.stage
+    given.window = serving.window
     check_place(bundle.manifest, given.stage, sends_on=given.next is not None)
     check_reach(_station(given))  # what is wrong is said before anything is started
     try:
         from penstock.engines.ray_serve import RayServe
     except ModuleNotFoundError as error:
         raise missing(error, "cloud") from error
-    with RayServe(bundle, given.stage, serving) as engine:
+    front = None if given.listen.endswith(":0") else f"{socket.gethostname()} {given.listen}"
+    with RayServe(bundle, given.stage, serving, front=front) as engine:
         asyncio.run(_be(given, engine))
 
 
@@ -94,7 +97,7 @@ def _add_links(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.0,
         metavar="SHARE",
-        help="of what the gate stops, let through to see what it was",
+        help="of what this gate or a later one stops, let through to see what it was, such as 0.001",
     )
     parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here; port 0: a free one")
 
@@ -121,6 +124,7 @@ def _station(given: argparse.Namespace) -> Station:
         when_full=DropOldest() if given.when_full == "drop-oldest" else Wait(),
         journal=given.journal,
         deflate=given.deflate,
+        window=getattr(given, "window", Station.window),
         threads=given.threads,
         audit=given.audit,
         metrics=given.metrics,

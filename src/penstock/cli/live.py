@@ -88,7 +88,8 @@ def table(islands: Sequence[Seen]) -> list[str]:
     """Return a row for each island, in columns, for a terminal of 100."""
     rows = [COLUMNS, *(_row(seen, last=seen is islands[-1]) for seen in islands)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return [*lines, *(f"stage {seen.stage} ended: {seen.last_words[:80]}" for seen in islands if not seen.alive)]
 
 
 def _row(seen: Seen, *, last: bool) -> tuple[str, ...]:

@@ -60,10 +60,11 @@ class OnnxRuntime:
                     f"{stage.file} is not the graph of the manifest: it {what} {said.type} of shape {said.shape[1:]} a "
                     f"sample, and the manifest says {values.dtype} of shape {list(values.shape)}. Export it anew."
                 )
-        if len(taken) != 1 or (stage.gate is not None and [gate.name for gate in gates] != [GATE]):
+        logits = [(gate.name, gate.type, len(gate.shape)) for gate in gates]
+        if len(taken) != 1 or logits != [(GATE, "tensor(float)", 1)] * (stage.gate is not None or len(gates)):
             raise BundleError(
-                f"{stage.file} is not the graph of the manifest: one input is wanted, and a gate's logit beside the "
-                "values. Export the bundle anew."
+                f"{stage.file} is not the graph of the manifest: one input is wanted, and a gate's logit, one float a "
+                "sample, beside the values. Export the bundle anew."
             )
         return made
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
+import secrets
 import socket
 import time
 from types import TracebackType
@@ -17,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import ray
 from ray import serve
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import DeploymentUnavailableError
 
 from penstock.bundle import Bundle
@@ -41,14 +43,19 @@ REACH_S = 5.0
 class RayServe:
     """One stage of a bundle as a deployment; it begins and ends with a ``with`` block.
 
+    Args:
+        front: who asks, such as the address of the island. Each front has a deployment of its own; one that was killed
+            leaves it behind on a cluster that is not its own, and takes it over when it is started again.
+
     Raises:
         DeliveryError: when there is no such cluster, or the deployment does not come up.
     """
 
-    def __init__(self, bundle: Bundle, stage: int, serving: Serving = Serving()):
+    def __init__(self, bundle: Bundle, stage: int, serving: Serving = Serving(), *, front: str | None = None):
         self._graph, self._stage = bundle.graphs[stage - 1], bundle.manifest.stages[stage - 1]
         self._serving = serving
-        self.name = f"penstock-{bundle.manifest.id[:16]}-{stage}"
+        mark = secrets.token_hex(4) if front is None else hashlib.sha256(front.encode()).hexdigest()[:8]
+        self.name = f"penstock-{bundle.manifest.id[:16]}-{stage}-{mark}"
         self._handle: Any = None
 
     def __enter__(self) -> RayServe:
@@ -62,6 +69,7 @@ class RayServe:
                 logging_level=logging.ERROR,
                 **({"include_dashboard": False} if own else {}),
             )
+            self._check_processors(own)
             serve.start(proxy_location="Disabled", logging_config=_QUIET)
             logging.getLogger("ray.serve").setLevel(logging.ERROR)  # a replica that dies is one line for each sample
             self._handle = serve.run(self._deployment(), name=self.name, route_prefix=None)
@@ -87,19 +95,29 @@ class RayServe:
 
     async def ask(self, values: np.ndarray) -> Output:
         """Run the stage on one sample: the next free replica does, in a batch with what others ask."""
-        until = time.monotonic() + PATIENCE_S
+        until = None
         while True:
             try:
                 given, gate = await self._handle.remote(values)
-            except (RayActorError, DeploymentUnavailableError) as error:
+            except RayTaskError as error:
+                raise DeliveryError(f"a replica failed on a sample: {error.cause}") from None
+            except (RayError, DeploymentUnavailableError) as error:
+                until = until or time.monotonic() + PATIENCE_S
                 if time.monotonic() > until:
                     raise
                 LOG.info("a replica is gone, and another one is asked: %s", error)
                 await asyncio.sleep(PAUSE_S)
-            except RayTaskError as error:
-                raise DeliveryError(f"a replica failed on a sample: {error.cause}") from None
             else:
                 return Output(given[None], None if gate is None else np.array([gate], np.float32))
+
+    def _check_processors(self, own: bool) -> None:
+        """Refuse what a cluster of our own has no processors for: Ray would wait for ever, and say nothing."""
+        needed, there = self._serving.replicas.least * self._serving.threads, int(ray.cluster_resources().get("CPU", 0))
+        text = f"{self._serving.replicas.least} replicas of {self._serving.threads} threads take {needed} processors"
+        if needed > there and own:
+            raise DeliveryError(f"{text}, and this machine has {there}: take fewer of either.")
+        if needed > there:
+            LOG.warning("%s, and the cluster has %d: waiting until it has more.", text, there)
 
     def _deployment(self) -> Any:
         serving, replicas = self._serving, self._serving.replicas
@@ -110,6 +128,7 @@ class RayServe:
                     "min_replicas": replicas.least,
                     "max_replicas": replicas.most,
                     "target_ongoing_requests": serving.batch,  # a replica that has a full batch to do is busy
+                    "look_back_period_s": serving.delay_s,
                     "upscale_delay_s": serving.delay_s,
                     "downscale_delay_s": 6 * serving.delay_s,
                 }

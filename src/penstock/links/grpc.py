@@ -28,8 +28,8 @@ MOST_CONNECTIONS = 64
 """At one island; more are turned away."""
 
 SLACK = 1 << 16
-"""Bytes by which a message may be longer than a payload: one that is wrong is then refused and counted by the island, and
-one that is longer still is refused by gRPC before it is read."""
+"""Bytes by which a message may be longer than a payload: one that is wrong is then refused and counted by the island,
+and one that is longer still is refused by gRPC before it is read."""
 
 ALIVE = (
     ("grpc.keepalive_time_ms", 10_000),
