@@ -126,7 +126,10 @@ def wire() -> list[Figure]:
 
 
 def hop() -> list[Figure]:
-    """A hop over gRPC to another process and back, over a bare echo stream of the same payload: medians, by turns."""
+    """A hop over gRPC to another process and back, over a bare echo stream of the same payload, by turns.
+
+    Medians, the best of several.
+    """
     tiny = ps.gate(nn.Sequential(nn.Linear(94, 94), nn.ReLU(), nn.Linear(94, 2)), torch.zeros(2, 94), at=0).eval()
     with exported(tiny, torch.randn(16, 94)) as (folder, made):
         values = made.bundle.manifest.stages[0].takes.payload_bytes
@@ -135,7 +138,9 @@ def hop() -> list[Figure]:
     return [Figure("hop over gRPC, median / a bare gRPC echo stream of the same payload", ratio, "<=", 1.5, medians)]
 
 
-async def _hops(folder: Path, bundle: Bundle, payload_bytes: int, rounds: int = 40, each: int = 50) -> dict[str, float]:
+async def _hops(
+    folder: Path, bundle: Bundle, payload_bytes: int, rounds: int = 100, each: int = 50
+) -> dict[str, float]:
     whole = bytes.fromhex(bundle.manifest.id)
     short = int.from_bytes(whole[:8], "big")
     payload = np.ones(payload_bytes // 4, np.float32).tobytes()
@@ -160,7 +165,13 @@ async def _hops(folder: Path, bundle: Bundle, payload_bytes: int, rounds: int = 
                     seconds["hop"].append(time.perf_counter() - began)
             call.cancel()
         await link.close()
-    return {name: statistics.median(values[each:]) for name, values in seconds.items()}
+    return {name: _best_median(values[each:]) for name, values in seconds.items()}
+
+
+def _best_median(values: list[float], parts: int = 5) -> float:
+    """Return the least of the medians of several parts: this machine has slow moments that last longer than a part."""
+    size = len(values) // parts
+    return min(statistics.median(values[i * size : (i + 1) * size]) for i in range(parts))
 
 
 ECHO = """

@@ -132,14 +132,14 @@ def test_a_full_buffer_makes_who_fills_it_wait():
 
 def test_what_a_receiver_has_seen_it_recognises():
     inbox = Inbox(memory=2)
-    assert inbox.receive(frame(1)) == New() and inbox.receive(frame(1)) == Pending() and len(inbox) == 1
+    assert inbox.receive(key_of(frame(1))) == New() and inbox.receive(key_of(frame(1))) == Pending() and len(inbox) == 1
     answers = [Answer(7, sequence, 0) for sequence in (1, 2, 3)]
-    inbox.answer(answers[0])
-    assert inbox.receive(frame(1)) == Known(answers[0]) and len(inbox) == 0
-    inbox.answer(answers[1])
-    inbox.answer(answers[2])
-    assert inbox.receive(frame(1)) == New(), "what is forgotten is worked on again, and gets the same answer"
-    assert inbox.receive(frame(1, stream=8)) == New(), "another stream is another frame"
+    inbox.answer(key_of(answers[0]), answers[0])
+    assert inbox.receive(key_of(frame(1))) == Known(answers[0]) and len(inbox) == 0
+    inbox.answer(key_of(answers[1]), answers[1])
+    inbox.answer(key_of(answers[2]), answers[2])
+    assert inbox.receive(key_of(frame(1))) == New(), "what is forgotten is worked on again, and gets the same answer"
+    assert inbox.receive(key_of(frame(1, stream=8))) == New(), "another stream is another frame"
 
 
 @settings(max_examples=200, deadline=None)
@@ -161,12 +161,12 @@ def test_over_a_link_that_is_cut_each_frame_is_answered_once(seed, capacity, mem
         elif step < cuts + 0.4 and (taken := box.take(3)) is not None:
             up.append(taken)
         elif step < cuts + 0.6 and up:
-            known = inbox.receive(up.pop(0))
+            known = inbox.receive(key_of(up.pop(0)))
             if isinstance(known, Known):
                 down.append(known.answer)
         elif step < cuts + 0.8 and len(inbox):
             key = draw.choice(sorted(inbox._pending))
-            inbox.answer(Answer(*key, label=key.sequence % 5))
+            inbox.answer(key, Answer(*key, label=key.sequence % 5))
             down.append(Answer(*key, label=key.sequence % 5))
         elif down:
             answer = down.pop(draw.randrange(len(down)))

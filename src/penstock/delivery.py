@@ -190,6 +190,9 @@ class New(NamedTuple):
     """A frame that was not seen yet."""
 
 
+PENDING, NEW = Pending(), New()
+
+
 class Inbox:
     """What a receiver remembers: the frames that it works on, and its last answers.
 
@@ -206,25 +209,23 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def receive(self, frame: Frame) -> New | Pending | Known:
+    def receive(self, key: Key) -> New | Pending | Known:
         """Say what is known of a frame; a new one is being worked on from now on."""
-        key = key_of(frame)
         if key in self._answers:
             return Known(self._answers[key])
         if key in self._pending:
-            return Pending()
+            return PENDING
         self._pending.add(key)
-        return New()
+        return NEW
 
     def forget(self, key: Key) -> None:
         """Note that a frame is not being worked on after all."""
         self._pending.discard(key)
 
-    def answer(self, answer: Answer | Dropped) -> None:
-        """Remember an answer."""
-        key = key_of(answer)
+    def answer(self, key: Key, answer: Answer | Dropped) -> None:
+        """Remember the answer to a frame."""
         self._pending.discard(key)
         self._answers[key] = answer
         self._answers.move_to_end(key)
-        while len(self._answers) > self._memory:
+        if len(self._answers) > self._memory:
             self._answers.popitem(last=False)

@@ -276,18 +276,19 @@ class Island:
             return
         self.counts.frames += 1
         self.counts.received_bytes += len(frame.payload)
-        known = self._inbox.receive(frame)
+        key = key_of(frame)
+        known = self._inbox.receive(key)
         if isinstance(known, Known):
             self.counts.duplicates += 1
             peer.say(known.answer)
             return
-        self._peers[key_of(frame)] = peer  # where it was last sent from is where its answer goes
+        self._peers[key] = peer  # where it was last sent from is where its answer goes
         if isinstance(known, New):
             try:
                 await self._bench.take(Arrived(frame, values, time.perf_counter()))
             except BaseException:  # the link broke meanwhile: when the frame comes again it must be new
-                self._inbox.forget(key_of(frame))
-                other = self._peers.pop(key_of(frame), None)
+                self._inbox.forget(key)
+                other = self._peers.pop(key, None)
                 if other is not None and other is not peer:  # it has come again, over another link
                     again = asyncio.ensure_future(self._take(content, other))
                     self._again.add(again)
@@ -295,8 +296,8 @@ class Island:
                 raise
         else:
             self.counts.duplicates += 1
-            if self._onward is not None and key_of(frame) in self._onward.outbox:
-                peer.say(Accepted(*key_of(frame)))
+            if self._onward is not None and key in self._onward.outbox:
+                peer.say(Accepted(*key))
 
     def _values(self, frame: Frame) -> np.ndarray:
         takes = self.stage.takes
@@ -307,11 +308,9 @@ class Island:
 
     async def _worked(self, arrived: Arrived, values: np.ndarray, logit: float | None) -> None:
         """Answer a frame, or send it on."""
-        await self._decide(arrived.frame, values, logit)
+        frame, rule = arrived.frame, self.stage.gate
+        key = key_of(frame)
         self._here.append(time.perf_counter() - arrived.at_s)
-
-    async def _decide(self, frame: Frame, values: np.ndarray, logit: float | None) -> None:
-        key, rule = key_of(frame), self.stage.gate
         score: tuple[float, ...] = () if logit is None else (probability_of(logit),)
         stops = rule is not None and logit is not None and not logit >= rule.threshold and not frame.audit
         if rule is not None and not frame.audit:
@@ -322,7 +321,7 @@ class Island:
             if self._audits_next(self.audit.here):
                 self._let_through(frame, values.tobytes(), self.audit.here)
         elif self._sender is None or self._onward is None:
-            logits = tuple(float(value) for value in values)
+            logits = tuple(values.tolist())
             self._answer(Answer(*key, int(values.argmax()), 0, score, logits, frame.audit))
         else:
             self._scores[key] = score
@@ -373,8 +372,9 @@ class Island:
             self.counts.dropped[message.reason] = self.counts.dropped.get(message.reason, 0) + 1
         else:
             self.counts.answered += 1
-        self._inbox.answer(message)
-        peer = self._peers.pop(key_of(message), None)
+        key = key_of(message)
+        self._inbox.answer(key, message)
+        peer = self._peers.pop(key, None)
         if peer is not None:
             peer.say(message)
 

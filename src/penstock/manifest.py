@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -40,7 +41,7 @@ class Values:
     scale: float | None = None
     zero_point: int | None = None
 
-    @property
+    @cached_property
     def payload_bytes(self) -> int:
         """The bytes of one sample."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize

@@ -19,12 +19,20 @@ class Peer:
         self._messages: deque[Down] = deque()
         self._something, self._turn = asyncio.Event(), asyncio.Lock()
         self._writing = asyncio.ensure_future(self._write())
-        self._broken = False
+        self._broken = self._waking = False
 
     def say(self, message: Down) -> None:
         """Say something, some time soon."""
         self._messages.append(message)
-        self._something.set()
+        if not self._waking:
+            self._waking = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        """Wake who writes, unless all was said meanwhile: most answers are, by who read the question."""
+        self._waking = False
+        if self._messages:
+            self._something.set()
 
     async def said(self) -> None:
         """Write all that waits: now and here, which is sooner than to wake somebody else for it."""

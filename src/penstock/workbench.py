@@ -79,8 +79,8 @@ class Here:
         """Take a frame; waits while there are too many."""
         if self._slow or not self._waiting.empty():
             await self._waiting.put(arrived)
-        else:
-            await self._work([arrived])
+        elif not _too_late(arrived, self._finished):
+            await self._run_stage([arrived])
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -88,12 +88,9 @@ class Here:
             batch = [await self._waiting.get()]
             while not self._waiting.empty() and len(batch) < self._batch:
                 batch.append(self._waiting.get_nowait())
-            await self._work(batch)
-
-    async def _work(self, batch: Sequence[Arrived]) -> None:
-        left = [arrived for arrived in batch if not _too_late(arrived, self._finished)]
-        if left:
-            await self._run_stage(left)
+            left = [arrived for arrived in batch if not _too_late(arrived, self._finished)]
+            if left:
+                await self._run_stage(left)
 
     async def _run_stage(self, batch: Sequence[Arrived]) -> None:
         values = batch[0].values[None] if len(batch) == 1 else np.stack([arrived.values for arrived in batch])
@@ -168,10 +165,10 @@ def _each(out: Output, count: int) -> list[tuple[np.ndarray, float | None]]:
 
 
 def _too_late(arrived: Arrived, finished: Finished) -> bool:
-    late = is_late(arrived.frame, now_us())
-    if late:
-        finished.failed(arrived.frame, Reason.TOO_LATE)
-    return late
+    if not arrived.frame.deadline_ms or not is_late(arrived.frame, now_us()):
+        return False
+    finished.failed(arrived.frame, Reason.TOO_LATE)
+    return True
 
 
 def _failed(arrived: Arrived, error: Exception, finished: Finished) -> None:
