@@ -112,6 +112,18 @@ def test_replicas_follow_the_load(bundle):
         assert engine.replicas == 2
 
 
+def test_more_than_this_machine_has_is_refused(bundle):
+    wanted = r"999 replicas of 2 threads take 1998 processors, and this machine has \d+: take fewer"
+    with pytest.raises(DeliveryError, match=wanted):
+        RayServe(bundle, 3, Serving(Replicas(999, 999), threads=2)).__enter__()
+    assert not ray.is_initialized()
+
+
+def test_each_front_has_a_deployment_of_its_own_and_finds_it_again(bundle):
+    names = [RayServe(bundle, 3, front=front).name for front in ("a:7003", "b:7003", "a:7003", None, None)]
+    assert names[0] == names[2] and len(set(names)) == 4
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "auto"])
 def test_a_cluster_that_is_not_there_is_a_clear_error(bundle, address):
     began = time.monotonic()

@@ -146,6 +146,8 @@ class RayServe:
         """End the deployment, and a cluster of our own; on another's, what others deployed stays."""
         if ray.is_initialized():  # else Serve would start a cluster to look for it
             with contextlib.suppress(Exception):  # the cluster may be gone already, and so is all that was on it
+                if self._handle is not None:
+                    self._handle.shutdown()  # or its metrics would start a cluster of their own
                 serve.delete(self.name)
             ray.shutdown()
 
