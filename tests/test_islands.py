@@ -310,6 +310,31 @@ def test_a_frame_whose_link_broke_while_it_waited_is_new_when_it_comes_again():
     run(story())
 
 
+def test_what_is_not_the_links_fault_is_raised():
+    async def broken():
+        raise AttributeError("no such thing")
+
+    async def story():
+        async with Source(THREE, broken, backoff=SOON) as source:
+            for _ in range(2):
+                with pytest.raises(AttributeError, match="no such thing"):
+                    await source.ask(np.ones(3, np.float32))
+
+    run(story())
+
+
+def test_who_is_not_there_is_named_once(caplog):
+    async def story():
+        asked = []
+        async with Source(THREE, dialler("127.0.0.1:1", timeout_s=0.05), backoff=SOON) as source:
+            asked.append(await source.submit(np.ones(3, np.float32)))
+            await asyncio.sleep(0.4)
+        assert (await asked[0]).reason is Reason.ENDED
+
+    run(story())
+    assert [record.message for record in caplog.records] == ["nobody answers at 127.0.0.1:1, in the clear; trying on"]
+
+
 def test_who_says_goodbye_and_stays_is_left_after_a_while(monkeypatch):
     """However much there is to send meanwhile."""
     monkeypatch.setattr("penstock.sender.GOODBYE_S", 0.1)

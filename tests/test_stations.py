@@ -311,6 +311,13 @@ def test_what_cannot_be_is_refused(bundle, arguments, text):
     assert ran.returncode == 1 and text in ran.stderr
 
 
+def test_who_reads_may_stop_reading(bundle, tmp_path):
+    np.save(tmp_path / "x.npy", samples(bundle, 5000))
+    command = f'set -o pipefail; "{sys.executable}" -c "{MAIN}" run {bundle} {tmp_path}/x.npy --each | head -2'
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert len(ran.stdout.splitlines()) == 2 and ran.stderr == "" and ran.returncode == 1
+
+
 def test_names_and_authorities_that_cannot_be_are_refused(tmp_path):
     for name in ("", "authority", "a/b", "..", "größe", "hub local", "x" * 65):
         with pytest.raises(LinkError, match="cannot be the name of an island's certificate: give a host"):

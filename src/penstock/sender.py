@@ -88,6 +88,7 @@ class Sender:
         self.connected = False
         self.resent = 0
         self.refusal: str | None = None
+        self._complaint: str | None = None
 
     async def send(self, frame: Frame) -> None:
         """Take a frame; waits while the buffer is full, unless that drops its oldest."""
@@ -120,8 +121,9 @@ class Sender:
             while True:
                 try:
                     connection = await self._dial()
-                except LinkError:
+                except LinkError as error:
                     failures, self.refusal = failures + 1, None
+                    self._complain(str(error))
                 else:
                     failures = 0 if await self._over(connection) else failures + 1
                 await asyncio.sleep(self._backoff.after(failures))
@@ -152,6 +154,7 @@ class Sender:
                 self._note(welcome)
                 return False
             self.connected, self.refusal, self._leaving, self._useful = True, None, False, False
+            self._complaint = None
             writing = asyncio.ensure_future(self._write(connection, max(1, welcome.window)))
             writing.add_done_callback(lambda _: asyncio.ensure_future(connection.close()))  # wakes who reads
             while (message := await self._heard(connection)) is not None:
@@ -173,6 +176,12 @@ class Sender:
             self.resent += self._outbox.resend()
             self._something.set()
             await connection.close()
+
+    def _complain(self, text: str) -> None:
+        """Say why there is no connection, once."""
+        if text != self._complaint:
+            LOG.warning("%s; trying on", text.removesuffix("."))
+        self._complaint = text
 
     def _note(self, message: Down | None) -> None:
         """Say why the next island does not want us, once."""

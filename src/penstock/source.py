@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from types import TracebackType
 
@@ -47,6 +46,7 @@ class Source:
         self.stream = secrets.randbits(64)
         self._next, self._deadline_ms = 0, deadline_ms
         self._waiting: dict[Key, asyncio.Future[Answer | Dropped]] = {}
+        self._running: asyncio.Future[None] | None = None
         self.sender = Sender(
             dial,
             Hello(whole, 1),
@@ -63,6 +63,8 @@ class Source:
     async def submit(self, sample: np.ndarray, *, captured_us: int | None = None) -> asyncio.Future[Answer | Dropped]:
         """Send a sample, and return where its answer will be; waits while the buffer is full."""
         check_input(sample[None], self._takes)
+        if self._running is not None and self._running.done() and not self._running.cancelled():
+            self._running.result()  # raises what ended it
         if captured_us is not None and not 0 <= captured_us < 1 << 64:
             raise DeliveryError(f"captured_us = {captured_us} is not possible: microseconds since 1970, 0 or more.")
         self._next += 1
@@ -85,15 +87,23 @@ class Source:
 
     async def __aenter__(self) -> Source:
         self._running = asyncio.ensure_future(self.sender.run())
+        self._running.add_done_callback(self._ended)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._running is not None
         self._running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._running
+        await asyncio.wait({self._running})
         self.sender.give_up(Reason.ENDED)
+
+    def _ended(self, running: asyncio.Future[None]) -> None:
+        """Tell who waits why nothing is sent any more: not the link, which would be tried again."""
+        error = None if running.cancelled() else running.exception()
+        for future in self._waiting.values():
+            if error is not None and not future.done():
+                future.set_exception(error)
 
     def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
         future = self._waiting.pop(key_of(frame), None)

@@ -7,6 +7,7 @@ Exit codes: 0 done · 1 Penstock refused (the reason is on standard error) · 2 
 
 from __future__ import annotations
 
+import os
 import sys
 
 from penstock.cli.device import COMMANDS, run_on_device
@@ -24,6 +25,9 @@ def main() -> None:
         sys.exit(_refusal(error))
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # who reads has read enough, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 def _app() -> None:

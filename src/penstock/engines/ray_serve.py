@@ -128,6 +128,7 @@ class RayServe:
                     "min_replicas": replicas.least,
                     "max_replicas": replicas.most,
                     "target_ongoing_requests": serving.batch,  # a replica that has a full batch to do is busy
+                    "metrics_interval_s": min(10.0, serving.delay_s / 2),
                     "look_back_period_s": serving.delay_s,
                     "upscale_delay_s": serving.delay_s,
                     "downscale_delay_s": 6 * serving.delay_s,

@@ -51,9 +51,9 @@ class Identity:
         authority: that signed the other's certificate.
     """
 
-    certificate: Path
-    key: Path
-    authority: Path
+    certificate: Path | str
+    key: Path | str
+    authority: Path | str
 
     def read(self) -> tuple[bytes, bytes, bytes]:
         """Return the three files.
@@ -62,7 +62,7 @@ class Identity:
             LinkError: when one cannot be read.
         """
         try:
-            return self.certificate.read_bytes(), self.key.read_bytes(), self.authority.read_bytes()
+            return Path(self.certificate).read_bytes(), Path(self.key).read_bytes(), Path(self.authority).read_bytes()
         except OSError as error:
             raise LinkError(
                 f"{error.filename} could not be read: {error.strerror}. Make one with penstock certs."
@@ -91,7 +91,8 @@ def dialler(
             await asyncio.wait_for(channel.channel_ready(), timeout_s)
         except (TimeoutError, asyncio.TimeoutError) as error:
             await channel.close()
-            raise LinkError(f"nobody answers at {address}.") from error
+            spoken = "in the clear" if identity is None else "with TLS"
+            raise LinkError(f"nobody answers at {address}, {spoken}") from error
         except BaseException:
             await channel.close()
             raise
@@ -185,7 +186,9 @@ class Listener:
                 )
                 self.port = self._server.add_secure_port(address, credentials)
         except RuntimeError as error:
-            raise LinkError(f"{address} cannot be listened at: {error}. Is something else there?") from error
+            raise LinkError(
+                f"{address} cannot be listened at: is something else there, and is it an address of this machine?"
+            ) from error
 
     async def start(self) -> None:
         """Begin to take connections."""
