@@ -214,7 +214,11 @@ def test_a_graph_that_is_not_the_manifests_is_refused(tmp_path) -> None:
     refused(
         replace(first, gives=replace(first.gives, dtype="float16")), second, text=r"it gives tensor\(float\).*float16"
     )
-    refused(first, replace(second, gate=first.gate), text="one input is wanted, and a gate's logit, one float a sample, beside")
+    refused(
+        first,
+        replace(second, gate=first.gate),
+        text="one input is wanted, and a gate's logit, one float a sample, beside",
+    )
 
 
 def test_what_only_the_gate_needs_stays_in_floats(tmp_path) -> None:
