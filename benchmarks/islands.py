@@ -126,10 +126,7 @@ def wire() -> list[Figure]:
 
 
 def hop() -> list[Figure]:
-    """A hop over gRPC to another process and back, over a bare echo stream of the same payload, by turns.
-
-    Medians, the best of several.
-    """
+    """A hop over gRPC to another process and back, over a bare echo stream of the same payload: medians, by turns."""
     tiny = ps.gate(nn.Sequential(nn.Linear(94, 94), nn.ReLU(), nn.Linear(94, 2)), torch.zeros(2, 94), at=0).eval()
     with exported(tiny, torch.randn(16, 94)) as (folder, made):
         values = made.bundle.manifest.stages[0].takes.payload_bytes
@@ -165,13 +162,7 @@ async def _hops(
                     seconds["hop"].append(time.perf_counter() - began)
             call.cancel()
         await link.close()
-    return {name: _best_median(values[each:]) for name, values in seconds.items()}
-
-
-def _best_median(values: list[float], parts: int = 5) -> float:
-    """Return the least of the medians of several parts: this machine has slow moments that last longer than a part."""
-    size = len(values) // parts
-    return min(statistics.median(values[i * size : (i + 1) * size]) for i in range(parts))
+    return {name: statistics.median(values[each:]) for name, values in seconds.items()}
 
 
 ECHO = """

@@ -13,9 +13,7 @@ from pathlib import Path
 import grpc.aio
 import numpy as np
 import pytest
-import torch
 
-import penstock as ps
 from penstock.bundle import Bundle
 from penstock.certificates import write_certificates
 from penstock.chain import Chain
@@ -26,7 +24,7 @@ from penstock.sender import Backoff
 from penstock.source import Source
 from penstock.station import Station, check_reach
 from penstock.wire import Answer
-from zoo import build
+from zoo import export_three_stages
 
 SOON = Backoff(0.01, 0.1)
 MAIN = "from penstock.cli import main; main()"
@@ -34,15 +32,8 @@ MAIN = "from penstock.cli import main; main()"
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory) -> Path:
-    """Three stages of a small network, with gates that let some pass."""
-    torch.manual_seed(0)
-    model, draw = build("conv1d")
-    x = draw(64)
-    net = ps.gate(model, x[:2], at=2).eval()
-    with torch.no_grad():
-        net.thresholds = [float(said.double().quantile(0.3)) for said in net(x).gates]
     folder = tmp_path_factory.mktemp("bundle")
-    ps.export(net, x[:2], folder)
+    export_three_stages(folder)
     return folder
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import penstock as ps
 from penstock.models.resnet import resnet8, resnet8_1d
 
 
@@ -199,3 +200,14 @@ def build(name: str) -> tuple[nn.Module, Callable[[int], Tensor]]:
         for parameter in network.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     return network, draw
+
+
+def export_three_stages(folder):
+    """Write a bundle of three stages of a small network, with gates that let some pass."""
+    torch.manual_seed(0)
+    model, draw = build("conv1d")
+    x = draw(64)
+    net = ps.gate(model, x[:2], at=2).eval()
+    with torch.no_grad():
+        net.thresholds = [float(said.double().quantile(0.3)) for said in net(x).gates]
+    ps.export(net, x[:2], folder)
