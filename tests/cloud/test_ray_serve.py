@@ -119,6 +119,25 @@ def test_more_than_this_machine_has_is_refused(bundle):
     assert not ray.is_initialized()
 
 
+def test_a_cluster_that_does_not_start_is_started_again(bundle, monkeypatch, caplog):
+    really, tries = ray.init, []
+
+    def init(*args, **options):
+        tries.append(args)
+        if len(tries) != 3:
+            raise Exception("The current node timed out during startup.")
+        return really(*args, **options)
+
+    monkeypatch.setattr(ray, "init", init)
+    with RayServe(bundle, 3) as engine:
+        assert engine.replicas == 1
+    assert caplog.text.count("Ray did not start, and is started again: The current node timed out") == 2
+
+    with pytest.raises(DeliveryError, match="on a Ray cluster of its own: Ray did not start in 3 tries: The current"):
+        RayServe(bundle, 3).__enter__()
+    assert not ray.is_initialized()
+
+
 def test_each_front_has_a_deployment_of_its_own_and_finds_it_again(bundle):
     names = [RayServe(bundle, 3, front=front).name for front in ("a:7003", "b:7003", "a:7003", None, None)]
     assert names[0] == names[2] and len(set(names)) == 4

@@ -39,6 +39,9 @@ PAUSE_S = 0.1
 REACH_S = 5.0
 """How long it may take to reach a cluster."""
 
+STARTS = 3
+"""How often a cluster of our own is started before it is given up."""
+
 
 class RayServe:
     """One stage of a bundle as a deployment; it begins and ends with a ``with`` block.
@@ -63,12 +66,10 @@ class RayServe:
         if self._serving.cluster not in (None, "auto"):
             _check_reachable(str(self._serving.cluster))
         try:
-            ray.init(
-                "local" if own else self._serving.cluster,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                **({"include_dashboard": False} if own else {}),
-            )
+            if own:
+                _start_cluster()
+            else:
+                ray.init(self._serving.cluster, **_SILENT)
             self._check_processors(own)
             serve.start(proxy_location="Disabled", logging_config=_QUIET)
             logging.getLogger("ray.serve").setLevel(logging.ERROR)  # a replica that dies is one line for each sample
@@ -153,6 +154,20 @@ class RayServe:
             ray.shutdown()
 
 
+def _start_cluster() -> None:
+    """Start a cluster of our own. Ray's processes do not always find each other in time on a busy machine."""
+    for left in reversed(range(STARTS)):
+        try:
+            ray.init("local", include_dashboard=False, **_SILENT)
+        except Exception as error:  # Ray gives what goes wrong here no class of its own
+            ray.shutdown()
+            if not left:
+                raise RuntimeError(f"Ray did not start in {STARTS} tries: {error}") from error
+            LOG.warning("Ray did not start, and is started again: %s", error)
+        else:
+            return
+
+
 def _check_reachable(cluster: str) -> None:
     """Refuse an address where nobody is: Ray itself takes minutes to find that out."""
     host, _, port = cluster.removeprefix("ray://").rpartition(":")
@@ -167,6 +182,8 @@ def _check_reachable(cluster: str) -> None:
 
 _Given: TypeAlias = tuple[np.ndarray, float | None]
 """What a stage gives for one sample: values, and the gate's logit."""
+
+_SILENT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 _QUIET = {"log_level": "WARNING", "enable_access_log": False}
 
