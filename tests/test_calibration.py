@@ -109,6 +109,25 @@ def test_a_cascade_keeps_its_promise():
     assert violations > 0  # it spends what it may
 
 
+@pytest.mark.parametrize("gates", [1, 2])
+def test_gates_that_separate_the_two_kinds_lose_nothing(gates):
+    """The promise would allow some to be lost, and nothing would be won by it."""
+    net, (x, y) = cascade_of_columns(gates), draw_scores(4000, gates, seed=0)
+    far = x + 20 * y[:, None]
+    certificate = ps.calibrate(net, (far, y), max_positive_loss=0.05)
+    assert certificate.lost == 0 and certificate.bound <= 0.05
+    stopped = net.predict(far).stopped_at >= 0
+    assert stopped[y == 0].all() and not stopped[y == 1].any()
+
+
+def test_a_lower_threshold_stops_the_same_negatives():
+    net, (x, y) = cascade_of_columns(1), draw_scores(4000, 1, seed=0)
+    certificate = ps.calibrate(net, (x, y), max_positive_loss=0.05)
+    highest, allowed = weakest_allowed(x[y == 1, 0].double().numpy(), 0.05, 0.95)
+    assert certificate.thresholds[0] < highest and certificate.lost <= allowed
+    np.testing.assert_array_equal(x[y == 0, 0] < certificate.thresholds[0], x[y == 0, 0] < highest)
+
+
 def test_a_cascade_costs_less_than_its_best_gate_alone():
     """Stages cost a thousand MACs each: a path that shares the loss well beats any single gate."""
     net, data = cascade_of_columns(3), draw_scores(40_000, 3, seed=1)

@@ -5,6 +5,10 @@ until the first one fails (a fixed sequence, so no price is paid for trying many
 many positives as the one before, the last that passes is the score of the (k+1)-th weakest positive, where k is the
 largest number of losses that the test still accepts.
 
+A threshold that passes is then lowered for free: to the middle between itself and the highest held-out negative that it
+stops, which stops the same of them, loses no more positives, and so keeps the promise too. Where a gate separates the two
+kinds, that is most of the way.
+
 A cascade. All thresholds move together along one path, fixed before the test on data of its own, so that each sample
 has one level at which the cascade would first stop it: its weakest gate's. On levels a cascade is one gate.
 """
@@ -108,8 +112,9 @@ def certify(
     levels = _of_events(path.levels(scores[testing]), event[testing])
     level, allowed = weakest_allowed(levels, max_positive_loss, confidence)
     thresholds: list[float | None] = [None if layer.gate is None else -math.inf for layer in net.layers]
-    for i, threshold in zip(chosen, path.thresholds(level), strict=True):
-        thresholds[i] = rounded_down(threshold)
+    negatives = scores[~positive.numpy()]
+    for i, threshold, negative in zip(chosen, path.thresholds(level), negatives.T, strict=True):
+        thresholds[i] = rounded_down(lowered(threshold, negative))
     passed = cascade(gates, thresholds, chosen, samples=len(labels)).numpy() < 0
     survivors = _of_events(passed[testing].astype(float), event[testing])
     return Certificate(
@@ -120,6 +125,16 @@ def certify(
         confidence=confidence,
         thresholds=tuple(thresholds),
     )
+
+
+def lowered(threshold: float, negatives: np.ndarray) -> float:
+    """Return a lower threshold that stops the same negatives, halfway to the highest of them.
+
+    >>> lowered(3.0, np.array([-5.0, -1.0, 4.0])), lowered(3.0, np.array([4.0]))
+    (1.0, 3.0)
+    """
+    stopped = negatives[negatives < threshold]
+    return (threshold + float(stopped.max())) / 2 if len(stopped) else threshold
 
 
 def rounded_down(threshold: float) -> float:
