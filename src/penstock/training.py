@@ -106,7 +106,7 @@ def fit(
             strategy="ddp" if machine.devices > 1 else "auto",
             precision="bf16-mixed" if machine.bfloat16() else "32-true",
             logger=[] if run is None else run.loggers(),
-            callbacks=[*([run.checkpoints()] if run else []), *([RichProgressBar(leave=True)] if progress else [])],
+            callbacks=[*([run.checkpoints()] if run else []), *([_Bar(leave=True)] if progress else [])],
             enable_progress_bar=progress,
             enable_checkpointing=run is not None,
             enable_model_summary=False,
@@ -239,9 +239,9 @@ class GatedTraining(L.LightningModule):
             self.meters[f"{part}_"].reset()  # type: ignore[operator]
         row |= {f"density/{i}": layer.density for i, layer in enumerate(self.net.layers)}
         self.log_dict({key: value for key, value in row.items() if key != "epoch"}, sync_dist=False)
-        for key in ("val/accuracy", "val/early_stopping"):
+        for key, short in (("val/accuracy", "accuracy"), ("val/early_stopping", "stopped")):
             if key in row:
-                self.log(key.replace("/", " "), row[key], prog_bar=True, logger=False)
+                self.log(short, row[key], prog_bar=True, logger=False)
         self.history.epochs.append(row)
 
     def _notice(self, findings: list[str]) -> None:
@@ -289,6 +289,14 @@ def _diagnosis(part: str, epoch: int, index: int, x: Tensor, terms: dict[str, Te
     if bad:
         return f"{where}: the input has NaN or infinity in samples {bad[:10]} of that batch. Clean the data."
     return f"{where}, and the input is finite: the training diverged. Lower the rate, or set precision to float32."
+
+
+class _Bar(RichProgressBar):
+    """A progress bar of what is learnt: the names of the log files are left out."""
+
+    def get_metrics(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, Any]:
+        shown = super().get_metrics(trainer, pl_module)
+        return {name: value for name, value in shown.items() if name != "v_num"}
 
 
 @contextmanager

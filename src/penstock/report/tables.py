@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from math import prod
+from math import exp, prod
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -54,7 +54,7 @@ def network_table(net: GatedNetwork) -> Table:
         ">kept",
         ">bytes",
         "gate passes",
-        ">threshold",
+        ">from score",
         title=title,
     )
     for i, macs in enumerate(net.plan.macs):
@@ -62,20 +62,21 @@ def network_table(net: GatedNetwork) -> Table:
             table.add_row(str(i + 1), "(end)", count(macs))
             continue
         layer = net.layers[i]
-        wanted, threshold = "(no gate)", ""
+        wanted, score = "(no gate)", ""
         if layer.gate is not None:
             wanted = "all but background" if layer.gate.positives is None else str(set(layer.gate.positives))
-            threshold = f"{layer.gate.threshold.item():.3g}"
+            score = _score(layer.gate.threshold.item())
+            macs += layer.gate_macs
         kept = f"{layer.transmitted_values:,}"
         payload = f"{layer.transmitted_values * FLOAT_BYTES:,}"
-        table.add_row(str(i + 1), net.plan.at[i], count(macs), dims(layer.feature), kept, payload, wanted, threshold)
+        table.add_row(str(i + 1), net.plan.at[i], count(macs), dims(layer.feature), kept, payload, wanted, score)
     return table
 
 
 def export_tables(exported: Exported) -> list[RenderableType]:
     """Return a row for each exported stage, and what the network decides before and after."""
     manifest = exported.bundle.manifest
-    columns = ("stage", ">MACs", ">file", ">crosses", ">bytes", ">threshold", ">error")
+    columns = ("stage", ">MACs", ">file", ">crosses", ">bytes", ">from score", ">error")
     table = table_of(*columns, title=f"Bundle of {manifest.model}, {manifest.precision}, {manifest.id[:16]}")
     for stage, error in zip(manifest.stages, exported.errors, strict=True):
         gives, last = stage.gives, stage is manifest.stages[-1]
@@ -85,10 +86,11 @@ def export_tables(exported: Exported) -> list[RenderableType]:
             f"{stage.file_bytes:,}",
             "" if last else f"{dims(gives.shape)} {gives.dtype}",
             "" if last else f"{gives.payload_bytes:,}",
-            "" if stage.gate is None else f"{stage.gate.threshold:.4g}",
+            "" if stage.gate is None else _score(stage.gate.threshold),
             f"{error:.1e}",
         )
-    table.caption = "error: of the stage in floats against PyTorch's, in parts of its largest output"
+    table.caption = "MACs: of the graph, from which what no mask keeps is gone as far as it can be\n"
+    table.caption += "error: of the stage in floats against PyTorch's, in parts of its largest output"
     if manifest.promise is not None:
         table.caption += f"\npromise: at most {manifest.promise.bound:.2%} of the positives are lost"
     table.caption_justify = "left"
@@ -252,6 +254,16 @@ def _classes(e: Evaluation) -> Table:
     for one in e.classes:
         table.add_row(one.name, f"{one.samples:,}", percent(one.recall), percent(one.recall_open), percent(one.stopped))
     return table
+
+
+def _score(threshold: float) -> str:
+    """Return a threshold, which is a logit, as the score that a sample needs to pass.
+
+    >>> _score(0.0), _score(-7.5), _score(float("-inf"))
+    ('0.5', '0.000553', '0')
+    """
+    odds = exp(min(threshold, 700.0))
+    return f"{odds / (1 + odds):.3g}"
 
 
 def table_of(*columns: str, title: str) -> Table:
