@@ -10,7 +10,7 @@ import pytest
 from penstock.audit import Sampled
 from penstock.bundle import Bundle
 from penstock.chain import Chain
-from penstock.delivery import DropOldest, Outbox
+from penstock.delivery import DropOldest, Key, Outbox, key_of
 from penstock.errors import DeliveryError, StorageError
 from penstock.island import Island, Onward
 from penstock.links import MemoryLink
@@ -646,11 +646,11 @@ def test_elsewhere_many_are_at_work_but_no_more_than_there_is_room_for():
         async def worked(arrived, values, logit):
             told.append(arrived.frame.sequence)
 
-        bench = Away(engine, Finished(worked, lambda frame, reason: told.append((frame.sequence, reason))), most=5)
+        bench = Away(engine, Finished(worked, lambda key, reason: told.append((key.sequence, reason))), most=5)
         running = asyncio.ensure_future(bench.run())
         for i in range(50):
             frame = Frame(0, 0, i, captured_us=0 if i == 7 else now_us(), payload=b"", deadline_ms=60_000)
-            await bench.take(Arrived(frame, np.ones(3, np.float32), 0.0))
+            await bench.take(Arrived(frame, key_of(frame), np.ones(3, np.float32), 0.0))
         while bench._tasks:
             await asyncio.sleep(0.001)
         running.cancel()
@@ -665,10 +665,10 @@ def test_what_breaks_behind_an_engine_elsewhere_ends_the_island():
         async def worked(arrived, values, logit):
             raise StorageError("the disk is gone")
 
-        bench = Away(SomeTimeElsewhere(ENGINES[3]), Finished(worked, lambda frame, reason: None))
+        bench = Away(SomeTimeElsewhere(ENGINES[3]), Finished(worked, lambda key, reason: None))
         running = asyncio.ensure_future(bench.run())
         await asyncio.sleep(0)
-        await bench.take(Arrived(Frame(0, 0, 1, 0, b""), np.ones(3, np.float32), 0.0))
+        await bench.take(Arrived(Frame(0, 0, 1, 0, b""), Key(0, 1), np.ones(3, np.float32), 0.0))
         with pytest.raises(StorageError, match="the disk is gone"):
             await running
 

@@ -6,8 +6,8 @@ many positives as the one before, the last that passes is the score of the (k+1)
 largest number of losses that the test still accepts.
 
 A threshold that passes is then lowered for free: to the middle between itself and the highest held-out negative that it
-stops, which stops the same of them, loses no more positives, and so keeps the promise too. Where a gate separates the two
-kinds, that is most of the way.
+stops, which stops the same of them, loses no more positives, and so keeps the promise too. Where a gate separates the
+two kinds, that is most of the way.
 
 A cascade. All thresholds move together along one path, fixed before the test on data of its own, so that each sample
 has one level at which the cascade would first stop it: its weakest gate's. On levels a cascade is one gate.

@@ -136,7 +136,7 @@ class Island:
         self._here: deque[float] = deque(maxlen=1000)  # seconds from a frame's arrival to its decision
         self._id = bytes.fromhex(self.manifest.id)
         self._short = int.from_bytes(self._id[:8], "big")
-        finished = Finished(self._worked, lambda frame, reason: self._answer(Dropped(*key_of(frame), reason)))
+        finished = Finished(self._worked, lambda key, reason: self._answer(key, Dropped(*key, reason)))
         if engine is None:
             engine = OnnxRuntime.of(self.stage, bundle.graphs[stage - 1], threads=threads)
         self._bench: Workbench = (
@@ -285,7 +285,7 @@ class Island:
         self._peers[key] = peer  # where it was last sent from is where its answer goes
         if isinstance(known, New):
             try:
-                await self._bench.take(Arrived(frame, values, time.perf_counter()))
+                await self._bench.take(Arrived(frame, key, values, time.perf_counter()))
             except BaseException:  # the link broke meanwhile: when the frame comes again it must be new
                 self._inbox.forget(key)
                 other = self._peers.pop(key, None)
@@ -301,15 +301,14 @@ class Island:
 
     def _values(self, frame: Frame) -> np.ndarray:
         takes = self.stage.takes
-        values = np.frombuffer(values_of(frame, takes.payload_bytes), takes.dtype).reshape(takes.shape)
+        values = np.frombuffer(values_of(frame, takes.payload_bytes), takes.numpy_dtype).reshape(takes.shape)
         if values.dtype.kind == "f" and not is_finite(values):
             raise WireError("NaN or infinity came in a payload.")
         return values
 
     async def _worked(self, arrived: Arrived, values: np.ndarray, logit: float | None) -> None:
         """Answer a frame, or send it on."""
-        frame, rule = arrived.frame, self.stage.gate
-        key = key_of(frame)
+        frame, key, rule = arrived.frame, arrived.key, self.stage.gate
         self._here.append(time.perf_counter() - arrived.at_s)
         score: tuple[float, ...] = () if logit is None else (probability_of(logit),)
         stops = rule is not None and logit is not None and not logit >= rule.threshold and not frame.audit
@@ -317,12 +316,12 @@ class Island:
             self.drift.see(stops)
         if stops:
             self.counts.stopped += 1
-            self._answer(Answer(*key, self.manifest.background, self.number, score))
+            self._answer(key, Answer(*key, self.manifest.background, self.number, score))
             if self._audits_next(self.audit.here):
                 self._let_through(frame, values.tobytes(), self.audit.here)
         elif self._sender is None or self._onward is None:
             logits = tuple(values.tolist())
-            self._answer(Answer(*key, int(values.argmax()), 0, score, logits, frame.audit))
+            self._answer(key, Answer(*key, int(values.argmax()), 0, score, logits, frame.audit))
         else:
             self._scores[key] = score
             onward = with_payload(frame, values.tobytes(), deflate=self._onward.deflate)
@@ -333,7 +332,7 @@ class Island:
             except StorageError:
                 LOG.exception("a frame could not be kept for the next island, and is reported as dropped")
                 self._scores.pop(key, None)
-                self._answer(Dropped(*key, Reason.BUFFER_FULL))
+                self._answer(key, Dropped(*key, Reason.BUFFER_FULL))
             if key in self._peers:  # it may have been answered while it waited for room
                 self._peers[key].say(Accepted(*key))
 
@@ -362,17 +361,17 @@ class Island:
                 self.audit.passed += positive
             elif self._audits_next(self.audit.later):
                 self._let_through(frame, values_of(frame, self.stage.gives.payload_bytes), self.audit.later)
-        scores = self._scores.pop(key_of(frame), ())
+        key = key_of(frame)
+        scores = self._scores.pop(key, ())
         if isinstance(message, Answer):
             message = message._replace(scores=(*scores, *message.scores))
-        self._answer(message)
+        self._answer(key, message)
 
-    def _answer(self, message: Answer | Dropped) -> None:
+    def _answer(self, key: Key, message: Answer | Dropped) -> None:
         if isinstance(message, Dropped):
             self.counts.dropped[message.reason] = self.counts.dropped.get(message.reason, 0) + 1
         else:
             self.counts.answered += 1
-        key = key_of(message)
         self._inbox.answer(key, message)
         peer = self._peers.pop(key, None)
         if peer is not None:

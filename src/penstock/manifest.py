@@ -42,9 +42,14 @@ class Values:
     zero_point: int | None = None
 
     @cached_property
+    def numpy_dtype(self) -> np.dtype:
+        """The type, as numpy's functions take it soonest."""
+        return np.dtype(self.dtype)
+
+    @cached_property
     def payload_bytes(self) -> int:
         """The bytes of one sample."""
-        return prod(self.shape) * np.dtype(self.dtype).itemsize
+        return prod(self.shape) * self.numpy_dtype.itemsize
 
 
 @dataclass(frozen=True)

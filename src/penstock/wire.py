@@ -340,7 +340,7 @@ def _named(kind: type[IntEnum], value: int) -> Any:
 _CODINGS = {int(coding): coding for coding in Coding}
 _NAMED: dict[type[Any], Callable[[Any], Any]] = {
     Frame: lambda frame: frame._replace(coding=_CODINGS.get(frame.coding, frame.coding)) if frame.coding else frame,
-    Answer: lambda answer: answer._replace(scores=tuple(answer.scores), logits=tuple(answer.logits)),
+    Answer: lambda answer: Answer._make((*answer[:4], tuple(answer.scores), tuple(answer.logits), answer.audit)),
     Dropped: lambda dropped: dropped._replace(reason=_named(Reason, dropped.reason)),
     Refused: lambda refused: refused._replace(fault=_named(Fault, refused.fault)),
 }

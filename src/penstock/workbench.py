@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from penstock.delivery import is_late
+from penstock.delivery import Key, is_late
 from penstock.engines import Elsewhere, Engine, Output
 from penstock.sender import now_us
 from penstock.wire import Frame, Reason
@@ -29,11 +29,13 @@ class Arrived(NamedTuple):
     """A frame at an island.
 
     Attributes:
+        key: what tells it from all others.
         values: its payload, as the stage takes it.
         at_s: when it came, by `time.perf_counter`.
     """
 
     frame: Frame
+    key: Key
     values: np.ndarray
     at_s: float
 
@@ -47,7 +49,7 @@ class Finished(NamedTuple):
     """
 
     worked: Callable[[Arrived, np.ndarray, float | None], Awaitable[None]]
-    failed: Callable[[Frame, Reason], None]
+    failed: Callable[[Key, Reason], None]
 
 
 class Workbench(Protocol):
@@ -167,10 +169,10 @@ def _each(out: Output, count: int) -> list[tuple[np.ndarray, float | None]]:
 def _too_late(arrived: Arrived, finished: Finished) -> bool:
     if not arrived.frame.deadline_ms or not is_late(arrived.frame, now_us()):
         return False
-    finished.failed(arrived.frame, Reason.TOO_LATE)
+    finished.failed(arrived.key, Reason.TOO_LATE)
     return True
 
 
 def _failed(arrived: Arrived, error: Exception, finished: Finished) -> None:
     LOG.warning("a stage failed on a frame, which is reported as dropped: %s", error)
-    finished.failed(arrived.frame, Reason.FAILED)
+    finished.failed(arrived.key, Reason.FAILED)

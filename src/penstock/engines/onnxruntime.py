@@ -43,7 +43,8 @@ class OnnxRuntime:
             reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise BundleError(f"{name} is no graph that onnxruntime {ort.__version__} runs: {reason}") from error
         self._input = self._session.get_inputs()[0].name
-        self._gated = any(output.name == GATE for output in self._session.get_outputs())
+        self._outputs = [output.name for output in self._session.get_outputs()]
+        self._gated = GATE in self._outputs
 
     @classmethod
     def of(cls, stage: Stage, graph: bytes, *, threads: int = 1) -> OnnxRuntime:
@@ -70,5 +71,5 @@ class OnnxRuntime:
 
     def run(self, values: np.ndarray) -> Output:
         """Run the stage on a batch."""
-        out = self._session.run(None, {self._input: values})
+        out = self._session.run(self._outputs, {self._input: values})
         return Output(out[0], out[1] if self._gated else None)
