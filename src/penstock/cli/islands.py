@@ -169,14 +169,15 @@ def certs(arguments: Sequence[str]) -> None:
     """Make certificates for a try-out: an authority of your own, and one for each island that it signs."""
     parser = parser_of(certs, "penstock certs certificates/ hub.local 192.168.1.7")
     parser.add_argument("folder", type=Path, help="where they go; an authority that is there signs the new ones too")
-    parser.add_argument("names", nargs="+", help="the islands, by the host that others dial")
+    parser.add_argument("names", nargs="+", help="the islands, by the host that others dial; what one has is replaced")
     given = parser.parse_args(arguments)
     try:
         from penstock.certificates import write_certificates
     except ModuleNotFoundError as error:
         raise missing(error, "links") from error
+    before = set(given.folder.glob("*"))
     for path in write_certificates(given.folder, given.names):
-        print(f"Written: {path}")
+        print(f"{'Replaced' if path in before else 'Written'}: {path}")
 
 
 def _identity(given: argparse.Namespace) -> Identity | None:
