@@ -26,13 +26,20 @@ def test_probabilities_are_those_of_scipy(count, mean):
     assert poisson_cdf(count, mean) == pytest.approx(stats.poisson.cdf(count, mean), abs=1e-9)
 
 
-def field(seed, *, share, lost_rate, later=0.0, positives=400, negatives=3000) -> Audit:
-    """A day in the field: a gate, and another behind it; of what either stops some is let through by chance."""
+def field(seed, *, share, lost_rate, later=0.0, dropped=0.0, positives=400, negatives=3000) -> Audit:
+    """A day in the field: a gate, and another behind it; of what either stops some is let through by chance.
+
+    Of what passes the first one, some is dropped on its way to the next.
+    """
     audit, draw = Audit(share, random.Random(seed)), random.Random(-seed - 1)
     for i in range(positives + negatives):
         positive = i < positives
         stopped_here = draw.random() < (lost_rate if positive else 0.9)
         stopped_later = draw.random() < (later if positive else later and 0.5)
+        if not stopped_here and draw.random() < dropped:
+            audit.dropped += 1
+            continue
+        audit.answered += not stopped_here
         if stopped_here or stopped_later:
             stratum = audit.here if stopped_here else audit.later
             if audit.takes(stratum):
@@ -43,10 +50,20 @@ def field(seed, *, share, lost_rate, later=0.0, positives=400, negatives=3000) -
 
 
 @pytest.mark.parametrize(
-    ("share", "lost_rate", "later"), [(0.05, 0.1, 0), (0.2, 0.02, 0), (1.0, 0.05, 0), (0.1, 0.1, 0.5), (0.5, 0.05, 0.8)]
+    ("share", "lost_rate", "later", "dropped"),
+    [
+        (0.05, 0.1, 0, 0),
+        (0.2, 0.02, 0, 0),
+        (1.0, 0.05, 0, 0),
+        (0.1, 0.1, 0.5, 0),
+        (0.5, 0.05, 0.8, 0),
+        (0.2, 0.1, 0, 0.5),
+        (0.2, 0.1, 0.5, 0.7),
+        (0.5, 0.3, 0, 0.9),
+    ],
 )
-def test_the_estimate_has_no_bias_and_the_interval_holds(share, lost_rate, later):
-    days = [field(seed, share=share, lost_rate=lost_rate, later=later) for seed in range(300)]
+def test_the_estimate_has_no_bias_and_the_interval_holds(share, lost_rate, later, dropped):
+    days = [field(seed, share=share, lost_rate=lost_rate, later=later, dropped=dropped) for seed in range(300)]
     found = [day.lost_rate() for day in days]
     lost = sum(day.here.positive * day.here.seen / day.here.judged for day in days) / len(days)
     assert lost == pytest.approx(400 * lost_rate, rel=0.1)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -250,6 +250,52 @@ def test_half_a_record_hides_nothing(journal, tmp_path):
     kept._file = whole
     box.put(frame(4))
     assert [one.sequence for one in journal(path).kept()] == [1, 2, 4]
+
+
+def test_a_disk_without_room_to_write_the_journal_anew_costs_nothing(journal, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("penstock.journal.SLACK", 1000)
+    path = tmp_path / "frames.journal"
+    box = Outbox(20, journal=journal(path))
+    for sequence in range(20):
+        box.put(frame(sequence, payload=bytes(200)))
+
+    def full(path, content, *, private=False):
+        raise StorageError(f"{path} could not be written: No space left on device.")
+
+    monkeypatch.setattr("penstock.journal.write_atomically", full)
+    for sequence in range(18):
+        assert box.settle(Key(7, sequence)) is not None
+    assert caplog.text.count("No space left on device. The journal stays as long as it is") == 1
+    box.put(frame(99))
+    path.write_bytes(path.read_bytes() + b"half a record")
+    again = journal(path)  # which has no room either
+    assert [one.sequence for one in again.kept()] == [18, 19, 99]
+    again.keep(frame(100))
+    monkeypatch.undo()
+    assert [one.sequence for one in journal(path).kept()] == [18, 19, 99, 100]
+    assert path.stat().st_size < 1000 and path.stat().st_mode & 0o077 == 0
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_one_damaged_byte_costs_one_frame_and_is_said(journal, tmp_path, caplog, data):
+    path = tmp_path / "frames.journal"
+    path.unlink(missing_ok=True)
+    first = journal(path)
+    for sequence in range(8):
+        first.keep(frame(sequence, payload=bytes([sequence]) * 40))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(len(START), len(content) - 1))
+    content[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    caplog.clear()
+    kept = [one.sequence for one in journal(path).kept()]
+    hit = (at - len(START)) * 8 // (len(content) - len(START))
+    assert kept == [sequence for sequence in range(8) if sequence != hit]
+    if hit < 7:  # the last one may as well have been cut off by a kill
+        assert "frames.journal are damaged, and the frames in them are lost; a copy of the file is" in caplog.text
+        assert (tmp_path / "frames.journal.damaged").read_bytes() == content
+    assert [one.sequence for one in journal(path).kept()] == kept
 
 
 def test_a_file_that_is_no_journal_is_not_touched(journal, tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from penstock.audit import Sampled
 from penstock.bundle import Bundle
 from penstock.chain import Chain
 from penstock.delivery import DropOldest, Key, Outbox, key_of
-from penstock.errors import DeliveryError, StorageError
+from penstock.errors import DeliveryError, ShapeError, StorageError
 from penstock.island import Island, Onward
 from penstock.links import MemoryLink
 from penstock.links.grpc import Listener, dialler
@@ -335,12 +336,13 @@ def test_who_is_not_there_is_named_once(caplog):
     assert [record.message for record in caplog.records] == ["nobody answers at 127.0.0.1:1, in the clear; trying on"]
 
 
-def test_who_says_goodbye_and_stays_is_left_after_a_while(monkeypatch):
+@pytest.mark.parametrize("kind", LINKS)
+def test_who_says_goodbye_and_stays_is_left_after_a_while(monkeypatch, kind):
     """However much there is to send meanwhile."""
     monkeypatch.setattr("penstock.sender.GOODBYE_S", 0.1)
 
     async def story():
-        link, met = MemoryLink(), []
+        link, met = LINKS[kind](), []
 
         async def lingers(connection):
             met.append(connection)
@@ -353,15 +355,27 @@ def test_who_says_goodbye_and_stays_is_left_after_a_while(monkeypatch):
                 if len(met) > 1:
                     await connection.send(encode(Answer(asked.stream, asked.sequence, 0, 1, (0.2,))))
 
-        link.there = lingers
-        async with Source(THREE, link.dial, outbox=Outbox(4, DropOldest()), backoff=SOON) as source:
+        await link.start(SimpleNamespace(meet=lingers, stage=THREE.stages[0]))
+        async with Source(THREE, link.dial(), outbox=Outbox(4, DropOldest()), backoff=SOON) as source:
             futures = []
             for _ in range(60):
                 futures.append(await source.submit(np.ones(3, np.float32)))
                 await asyncio.sleep(0.01)
             said = await asyncio.gather(*futures)
-            assert isinstance(said[0], Dropped) and all(isinstance(one, Answer) for one in said[30:])
+            assert all(isinstance(one, Answer) for one in said[30:])
         assert len(met) == 2
+        await link.stop()
+
+    run(story())
+
+
+def test_a_source_that_was_not_entered_and_what_is_no_array_are_clear_errors():
+    async def story():
+        source = Source(THREE, MemoryLink().dial)
+        with pytest.raises(DeliveryError, match="a source sends nothing before it was entered: async with Source"):
+            await source.ask(np.ones(3, np.float32))
+        with pytest.raises(ShapeError, match="an input of type list came"):
+            await source.ask([1.0, 2.0, 3.0])
 
     run(story())
 

@@ -208,7 +208,7 @@ def islands_of(bundle) -> int:
     return len(subprocess.run(command, capture_output=True, text=True).stdout.split())
 
 
-@pytest.mark.parametrize("ending", ["--seconds", signal.SIGINT])
+@pytest.mark.parametrize("ending", ["--seconds", signal.SIGINT, signal.SIGHUP])
 def test_up_shows_a_table_and_leaves_nothing_behind(bundle, tmp_path, ending):
     np.save(tmp_path / "x.npy", samples(bundle, 50))
     command = [sys.executable, "-c", MAIN, "up", str(bundle), "--input", str(tmp_path / "x.npy"), "--rate", "100"]
@@ -216,7 +216,7 @@ def test_up_shows_a_table_and_leaves_nothing_behind(bundle, tmp_path, ending):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert "the first island listens at 127.0.0.1:" in process.stdout.readline()
     assert islands_of(bundle) == 3
-    if ending == signal.SIGINT:
+    if ending != "--seconds":
         process.send_signal(ending)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
@@ -250,10 +250,28 @@ def test_without_protection_only_this_machine_gets_in(bundle, tmp_path):
         LinkError, match=r"a could not be read: No such file or directory. Make one with penstock certs"
     ):
         check_reach(Station(bundle, 1, "0.0.0.0:7000", identity=ours))
-    for name in "abc":
-        (tmp_path / name).touch()
-    check_reach(Station(bundle, 1, "0.0.0.0:7000", identity=ours))
     check_reach(Station(bundle, 1, "localhost:7000"))
+    with pytest.raises(LinkError, match=r"frames to hub:7002 would cross the network where others can read them"):
+        check_reach(Station(bundle, 1, "localhost:7000", onward="hub:7002"))
+    check_reach(Station(bundle, 1, "localhost:7000", onward="hub:7002", in_the_clear=True))
+
+
+def test_certificates_that_are_none_are_refused_as_such(bundle, tmp_path):
+    write_certificates(tmp_path, ["a", "b"])
+    (tmp_path / "junk").write_text("junk")
+    files = {name: tmp_path / name for name in ("a.pem", "a.key", "b.key", "authority.pem", "junk")}
+
+    def reach(*names):
+        check_reach(Station(bundle, 1, "0.0.0.0:7000", identity=Identity(*(files[name] for name in names))))
+
+    reach("a.pem", "a.key", "authority.pem")
+    for names in (("junk", "a.key", "authority.pem"), ("a.pem", "junk", "authority.pem"), ("a.pem", "b.key", "junk")):
+        with pytest.raises(
+            LinkError, match=r"are no certificate and its key in PEM, without a password: .*penstock certs"
+        ):
+            reach(*names)
+    with pytest.raises(LinkError, match=r"junk is no certificate of an authority in PEM: .* penstock certs makes one"):
+        reach("a.pem", "a.key", "junk")
 
 
 @pytest.mark.parametrize(

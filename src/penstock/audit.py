@@ -73,6 +73,7 @@ class Audit:
         here: samples that this gate stopped.
         later: samples that passed it, and were stopped by a later one.
         passed: samples that no gate stopped, and that the end found positive.
+        answered, dropped: samples that passed it, by whether anything is known of them.
     """
 
     share: float
@@ -80,6 +81,8 @@ class Audit:
     here: Sampled = field(default_factory=Sampled)
     later: Sampled = field(default_factory=Sampled)
     passed: int = 0
+    answered: int = 0
+    dropped: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:
@@ -97,18 +100,22 @@ class Audit:
     def lost_rate(self, confidence: float = CONFIDENCE) -> Interval | None:
         """Return the share of positives that the gate loses; None before there is anything to tell it from.
 
-        What was counted among those judged is multiplied; the intervals are those of Poisson means. With two such
-        counts each gets half of the allowed error. Frames that were dropped on their way count nowhere.
+        What was counted among those judged is multiplied; the intervals are those of Poisson means. With several such
+        counts they share the allowed error. Samples that passed and were dropped on their way are taken to be like
+        those that were answered.
         """
-        if not self.here.judged:
+        if not self.here.judged or (self.dropped and not self.answered):
             return None
-        if self.later.seen:
-            confidence = (1 + confidence) / 2
-        lost, stopped_later = self.here.positives(confidence), self.later.positives(confidence)
+        counts = 1 + bool(self.later.seen) + bool(self.dropped)
+        confidence = 1 - (1 - confidence) / counts
+        lost, later = self.here.positives(confidence), self.later.positives(confidence)
+        passed, times = Interval(*[float(self.passed)] * 3), 1.0
+        if self.dropped:
+            passed, times = poisson_interval(self.passed, confidence), 1 + self.dropped / self.answered
         return Interval(
-            _share(lost.low, stopped_later.high + self.passed),
-            _share(lost.estimate, stopped_later.estimate + self.passed),
-            _share(lost.high, stopped_later.low + self.passed),
+            _share(lost.low, times * (later.high + passed.high)),
+            _share(lost.estimate, times * (later.estimate + passed.estimate)),
+            _share(lost.high, times * (later.low + passed.low)),
         )
 
 

@@ -332,6 +332,7 @@ class Island:
             except StorageError:
                 LOG.exception("a frame could not be kept for the next island, and is reported as dropped")
                 self._scores.pop(key, None)
+                self.audit.dropped += not frame.audit
                 self._answer(key, Dropped(*key, Reason.BUFFER_FULL))
             if key in self._peers:  # it may have been answered while it waited for room
                 self._peers[key].say(Accepted(*key))
@@ -346,8 +347,11 @@ class Island:
         self._audits += 1
         stream = next(stream for stream, sampled in self._audited.items() if sampled is of)
         ours = frame._replace(stream=stream, sequence=self._audits, audit=True, deadline_ms=0)
+        onward = with_payload(ours, values, deflate=self._onward.deflate)
         with contextlib.suppress(StorageError):  # a full disk costs the audit a sample
-            self._sender.offer(with_payload(ours, values, deflate=self._onward.deflate))
+            if self._sender.offer(onward):
+                self.counts.forwarded += 1
+                self.counts.forwarded_bytes += len(onward.payload)
 
     def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
         """Pass on what the next island says of a frame."""
@@ -356,6 +360,9 @@ class Island:
             if isinstance(message, Answer):
                 self._audited[frame.stream].judge(positive=positive)
             return
+        if not frame.audit:
+            self.audit.answered += isinstance(message, Answer)
+            self.audit.dropped += isinstance(message, Dropped)
         if isinstance(message, Answer) and not frame.audit:
             if not message.stopped_by:
                 self.audit.passed += positive

@@ -1,7 +1,8 @@
 """A buffer that survives a restart: frames written down in a file, one record behind the other.
 
 A record is its length, its checksum, and what happened: a frame was kept, or settled. A record that a kill cut off is
-the last one, and is left out. When most of the file speaks of settled frames it is written anew.
+the last one, and is left out. One that is damaged is left out too, with a warning and a copy of the file. When most of
+the file speaks of settled frames it is written anew; where the disk has no room for that, it stays as it is.
 
 What was written is there after the process was killed; after the power failed, what the system had not yet written to
 disk is not.
@@ -10,6 +11,7 @@ disk is not.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import struct
 import zlib
@@ -23,6 +25,8 @@ from penstock.errors import StorageError, WireError
 from penstock.files import write_atomically
 from penstock.locks import if_free
 from penstock.wire import Frame, decode_up, encode
+
+LOG = logging.getLogger("penstock.journal")
 
 START = b"penstock journal 1\n"
 HEAD = struct.Struct("<II")
@@ -52,10 +56,14 @@ class FileJournal:
             raise StorageError(f"{path} is the journal of another process that runs: give each island its own.")
         self._sizes: OrderedDict[Key, int] = OrderedDict()
         self._found: list[Frame] = []
-        whole = self._read()
-        if self._bytes < whole or not path.exists():
-            write_atomically(path, START + b"".join(_record(KEPT_MARK + encode(frame)) for frame in self._found))
+        self._slack = SLACK
+        is_new = not path.exists()
+        whole = 0 if is_new else self._read()
+        if is_new:
+            write_atomically(path, START, private=True)
         self._open()
+        if self._bytes < whole:
+            self._shorten()
 
     def kept(self) -> list[Frame]:
         """Return what was kept and not settled when the file was opened, oldest first."""
@@ -64,15 +72,15 @@ class FileJournal:
     def keep(self, frame: Frame) -> None:
         """Write down a frame."""
         record = _record(KEPT_MARK + encode(frame))
-        self._sizes[key_of(frame)] = len(record)
         self._write(record)
+        self._sizes[key_of(frame)] = len(record)
 
     def settle(self, key: Key) -> None:
         """Write down that a frame is done with."""
         if self._sizes.pop(key, None) is not None:
             self._write(_record(SETTLED_MARK + SETTLED.pack(*key)))
-            if self._size > 2 * self._bytes + SLACK:
-                self._rewrite()
+            if self._size > 2 * self._bytes + self._slack:
+                self._shorten()
 
     def close(self) -> None:
         """Close the file."""
@@ -108,8 +116,6 @@ class FileJournal:
 
     def _read(self) -> int:
         """Find what is kept; return how many bytes the file has."""
-        if not self.path.exists():
-            return 0
         try:
             content = self.path.read_bytes()
         except OSError as error:
@@ -117,34 +123,59 @@ class FileJournal:
         if not content.startswith(START):
             raise StorageError(f"{self.path} is no journal of frames: choose another file, or move it away.")
         frames: OrderedDict[Key, tuple[Frame, int]] = OrderedDict()
-        for record in _records(content[len(START) :]):
+        end = damaged = 0
+        for start, record in _records(content):
+            damaged += start - end if end else start - len(START)
+            end = start + HEAD.size + len(record)
             _apply(record, frames)
+        self._end = end or len(START)
+        if damaged:
+            self._save_damaged(content, damaged)
         self._found = [frame for frame, _ in frames.values()]
         self._sizes = OrderedDict((key, size) for key, (_, size) in frames.items())
         return len(content)
 
-    def _rewrite(self) -> None:
-        """Write the file anew, with what is kept alone."""
-        self._file.close()
+    def _save_damaged(self, content: bytes, damaged: int) -> None:
+        copy = self.path.with_name(f"{self.path.name}.damaged")
+        try:
+            write_atomically(copy, content, private=True)
+            where = f"a copy of the file is {copy}"
+        except StorageError as error:
+            where = f"it could not be copied: {error}"
+        LOG.warning("%d bytes of %s are damaged, and the frames in them are lost; %s", damaged, self.path, where)
+
+    def _shorten(self) -> None:
+        """Write the file anew, with what is kept alone; where that cannot be, let it stand as far as it is whole."""
         self._read()
-        write_atomically(self.path, START + b"".join(_record(KEPT_MARK + encode(frame)) for frame in self._found))
+        try:
+            kept = START + b"".join(_record(KEPT_MARK + encode(frame)) for frame in self._found)
+            write_atomically(self.path, kept, private=True)
+        except StorageError as error:
+            LOG.warning("%s The journal stays as long as it is.", error)
+            self._file.truncate(self._end)  # half a record would hide all behind it
+            self._slack = 2 * self._size  # before it is tried again
+            return
+        self._file.close()
         self._open()
+        self._slack = SLACK
 
 
 def _record(content: bytes) -> bytes:
     return HEAD.pack(len(content), zlib.crc32(content)) + content
 
 
-def _records(content: bytes) -> Iterator[bytes]:
-    """Yield the records up to the first that is cut off or damaged."""
-    at = 0
-    while at + HEAD.size <= len(content):
+def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield each whole record and where it starts; what is damaged in between is passed over."""
+    at = len(START)
+    while at + HEAD.size < len(content):
         size, checksum = HEAD.unpack_from(content, at)
-        record = content[at + HEAD.size : at + HEAD.size + size]
-        if len(record) != size or zlib.crc32(record) != checksum:
-            return
-        yield record
-        at += HEAD.size + size
+        end = at + HEAD.size + size
+        is_likely = end <= len(content) and content[at + HEAD.size : at + HEAD.size + 1] in (KEPT_MARK, SETTLED_MARK)
+        if is_likely and zlib.crc32(content[at + HEAD.size : end]) == checksum:
+            yield at, content[at + HEAD.size : end]
+            at = end
+        else:
+            at += 1
 
 
 def _apply(record: bytes, frames: OrderedDict[Key, tuple[Frame, int]]) -> None:

@@ -62,11 +62,13 @@ class Source:
 
     async def submit(self, sample: np.ndarray, *, captured_us: int | None = None) -> asyncio.Future[Answer | Dropped]:
         """Send a sample, and return where its answer will be; waits while the buffer is full."""
-        check_input(sample[None], self._takes)
-        if self._running is not None and self._running.done() and not self._running.cancelled():
-            self._running.result()  # raises what ended it
+        check_input(sample[None] if isinstance(sample, np.ndarray) else sample, self._takes)
         if captured_us is not None and not 0 <= captured_us < 1 << 64:
             raise DeliveryError(f"captured_us = {captured_us} is not possible: microseconds since 1970, 0 or more.")
+        if self._running is None:
+            raise DeliveryError("a source sends nothing before it was entered: async with Source(...) as source.")
+        if self._running.done() and not self._running.cancelled():
+            self._running.result()  # raises what ended it
         self._next += 1
         frame = Frame(
             self._short,
@@ -94,8 +96,9 @@ class Source:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._running is not None
-        self._running.cancel()
-        await asyncio.wait({self._running})
+        while not self._running.done():  # a link that breaks at this moment may swallow it
+            self._running.cancel()
+            await asyncio.wait({self._running}, timeout=1.0)
         self.sender.give_up(Reason.ENDED)
 
     def _ended(self, running: asyncio.Future[None]) -> None:

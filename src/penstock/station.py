@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from penstock.island import Island, Onward
 from penstock.journal import FileJournal
 from penstock.links.grpc import Identity, Listener, dialler
 from penstock.watching import watch
+
+LOG = logging.getLogger("penstock.station")
 
 DRAIN_S = 10.0
 """How long an island that was told to end answers what it has."""
@@ -118,8 +121,8 @@ async def run_station(
     ending = asyncio.ensure_future(told.wait())
     try:
         await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            await island.drain(DRAIN_S)
+        if not working.done() and not await island.drain(DRAIN_S):
+            LOG.warning("ended with frames that have no answer after %g s: who sent them sends them again", DRAIN_S)
     finally:
         ending.cancel()
         await listener.stop(1.0)
@@ -146,6 +149,11 @@ def check_reach(station: Station) -> None:
         station.identity.read()
     if station.in_the_clear:
         return
+    if station.onward is not None and station.identity is None and not is_loopback(station.onward):
+        raise LinkError(
+            f"frames to {station.onward} would cross the network where others can read them. Give a certificate "
+            "(penstock certs makes some for a try-out), or say --in-the-clear if the network is safe."
+        )
     if station.metrics is not None and not is_loopback(station.metrics):
         raise LinkError(
             f"metrics at {station.metrics} could be read by other machines: serve them at 127.0.0.1, or say "

@@ -17,6 +17,7 @@ from penstock.bundle import Bundle
 from penstock.chain import Answers, Chain
 from penstock.cli.islands import certs, island, serve, up
 from penstock.cli.parsing import parser_of, samples_of
+from penstock.errors import DataError
 
 BATCH = 64
 """Samples at once; what they are decided is the same for any."""
@@ -31,6 +32,8 @@ def run(arguments: Sequence[str]) -> None:
     parser.add_argument("--each", action="store_true", help="print a line for each sample")
     parser.add_argument("--json", action="store_true", help="print JSON for machines, and nothing else")
     given = parser.parse_args(arguments)
+    if given.threads < 0:
+        raise DataError(f"--threads {given.threads} is not possible: 1 or more, or 0 for all there are.")
     chain = Chain(Bundle.read(given.bundle), threads=given.threads)
     x = samples_of(given.input, chain.manifest)
     began = time.perf_counter()

@@ -136,10 +136,10 @@ def _station(given: argparse.Namespace) -> Station:
 async def _be(given: argparse.Namespace, engine: Elsewhere | None = None) -> None:
     from penstock.station import run_station
 
-    host = given.listen.rpartition(":")[0]
+    host, is_file = given.listen.rpartition(":")[0], given.listen.startswith("unix:")
 
     def ready(port: int, metrics: int | None) -> None:
-        print(f"stage {given.stage} listens at {host}:{port}", flush=True)
+        print(f"stage {given.stage} listens at {given.listen if is_file else f'{host}:{port}'}", flush=True)
         if metrics is not None:
             print(f"metrics at http://{given.metrics.rpartition(':')[0]}:{metrics}/metrics", flush=True)
 
@@ -160,6 +160,8 @@ def up(arguments: Sequence[str]) -> None:
         from penstock.cli.live import watch_fleet
     except ModuleNotFoundError as error:
         raise missing(error, "links") from error
+    if given.seconds is not None and not given.seconds > 0:
+        raise DataError(f"--seconds {given.seconds:g} is not possible: it is more than 0.")
     if not given.rate > 0:
         raise DataError(f"--rate {given.rate:g} is not possible: it is more than 0 samples a second.")
     asyncio.run(watch_fleet(given.bundle, given.input, given.rate, given.seconds))

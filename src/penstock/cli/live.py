@@ -26,7 +26,7 @@ COLUMNS = ("stage", "frames in", "stopped", "forwarded", "waiting", "bytes out",
 async def watch_fleet(bundle: Path, samples: Path | None, rate_hz: float, seconds: float | None) -> None:
     """Start all islands, send samples if there are any, show the table until interrupted, and end all."""
     told = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the last: the terminal is gone
         asyncio.get_running_loop().add_signal_handler(name, told.set)
     tally = _Tally()
     manifest = read_manifest(bundle)

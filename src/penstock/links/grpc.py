@@ -7,6 +7,7 @@ limit holds before anything is allocated, and garbage is refused and counted by 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,14 +60,31 @@ class Identity:
         """Return the three files.
 
         Raises:
-            LinkError: when one cannot be read.
+            LinkError: when one cannot be read, or is not what it should be.
         """
         try:
-            return Path(self.certificate).read_bytes(), Path(self.key).read_bytes(), Path(self.authority).read_bytes()
+            files = tuple(Path(one).read_bytes() for one in (self.certificate, self.key, self.authority))
         except OSError as error:
             raise LinkError(
                 f"{error.filename} could not be read: {error.strerror}. Make one with penstock certs."
             ) from error
+        tried = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            tried.load_cert_chain(
+                self.certificate, self.key, password=""
+            )  # one with a password is refused, not asked for
+        except (ssl.SSLError, ValueError) as error:
+            raise LinkError(
+                f"{self.certificate} and {self.key} are no certificate and its key in PEM, without a password: "
+                f"{error}. penstock certs makes both."
+            ) from error
+        try:
+            tried.load_verify_locations(self.authority)
+        except (ssl.SSLError, ValueError) as error:
+            raise LinkError(
+                f"{self.authority} is no certificate of an authority in PEM: {error}. penstock certs makes one."
+            ) from error
+        return files[0], files[1], files[2]
 
 
 def dialler(
@@ -107,6 +125,7 @@ class _Dialled:
 
     def __init__(self, channel: Any, call: Any):
         self._channel, self._call = channel, call
+        self._closed = False
 
     async def send(self, content: bytes) -> None:
         try:
@@ -119,9 +138,14 @@ class _Dialled:
             content = await self._call.read()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return None
+        except asyncio.CancelledError:
+            if self._closed:  # it is the call that was cancelled, and not who reads
+                return None
+            raise
         return None if content is grpc.aio.EOF else content
 
     async def close(self) -> None:
+        self._closed = True
         self._call.cancel()
         await self._channel.close()
 
