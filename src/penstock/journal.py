@@ -80,6 +80,7 @@ class FileJournal:
         if self._sizes.pop(key, None) is not None:
             self._write(_record(SETTLED_MARK + SETTLED.pack(*key)))
             if self._size > 2 * self._bytes + self._slack:
+                self._read()
                 self._shorten()
 
     def close(self) -> None:
@@ -146,7 +147,6 @@ class FileJournal:
 
     def _shorten(self) -> None:
         """Write the file anew, with what is kept alone; where that cannot be, let it stand as far as it is whole."""
-        self._read()
         try:
             kept = START + b"".join(_record(KEPT_MARK + encode(frame)) for frame in self._found)
             write_atomically(self.path, kept, private=True)
