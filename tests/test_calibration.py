@@ -273,3 +273,15 @@ def test_bad_promises(net):
     model, draw = build("sequential")
     with pytest.raises(CalibrationError, match="there is no gate to calibrate"):
         ps.calibrate(ps.gate(model, draw(2), at=0.5, halves=ps.CompressionOnly()), data)
+
+
+def test_a_promise_is_shown_beside_the_positives_that_it_speaks_of():
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], positives=[{1, 2}, {1}])
+    data = torch.randn(2000, 6), torch.arange(2000) % 4
+    ps.calibrate(net, data, max_positive_loss=0.02)
+    assert ps.evaluate(net, data).certificate is not None
+    assert ps.evaluate(net, data, active={1}).certificate is not None, "the same positives, and fewer gates"
+    assert ps.evaluate(net, data, active={0}).certificate is None
+    ps.calibrate(net, data, max_positive_loss=0.02, active={0})
+    assert ps.evaluate(net, data, active={0}).certificate is not None
+    assert ps.evaluate(net, data).certificate is None

@@ -36,6 +36,40 @@ def test_what_is_tied_stays_tied(tmp_path):
     assert torch.equal(again(x).logits, net(x).logits)
 
 
+class Views(nn.Module):
+    """A network with two buffers on one storage."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.register_buffer("full", torch.arange(8.0))
+        self.register_buffer("part", self.full[:3])
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)) + self.full) + self.part
+
+
+def test_buffers_that_share_a_storage_are_written(tmp_path):
+    net = ps.gate(Views(), torch.zeros(2, 6), at="first")
+    ps.save(net, tmp_path / "net.safetensors")
+    x = torch.randn(3, 6)
+    assert torch.equal(ps.load(tmp_path / "net.safetensors", Views())(x).logits, net(x).logits)
+
+
+def test_what_is_no_tensor_is_refused(tmp_path):
+    class Counts(nn.Linear):
+        def get_extra_state(self):
+            return {"seen": 3}
+
+        def set_extra_state(self, state):
+            pass
+
+    net = ps.gate(nn.Sequential(Counts(6, 8), nn.ReLU(), nn.Linear(8, 3)), torch.zeros(2, 6), at=0.5)
+    with pytest.raises(StorageError, match=r"0._extra_state of the network is no tensor, and only tensors are written"):
+        ps.save(net, tmp_path / "net.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
 def test_how_a_mask_is_trained_and_what_a_gate_reads_is_kept(tmp_path):
     halves = [ps.Both(ps.PerChannel(), binarised=ps.Drawn(), reads_all=True), ps.GateOnly()]
     net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=halves)

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import penstock as ps
 from penstock.data.batches import reproducible
-from penstock.errors import DataError, LabelError, TrainingError
+from penstock.errors import DataError, LabelError, ShapeError, TrainingError
 from penstock.meters import collapse
 from zoo import build, sequential
 
@@ -144,6 +144,9 @@ def test_a_killed_training_ends_like_an_unbroken_one(tmp_path):
     broken.wait()
     assert not (tmp_path / "broken.pt").exists()
     assert script(tmp_path / "broken", tmp_path / "broken.pt").wait() == 0
+    assert (tmp_path / "broken" / "csv" / "metrics.csv").read_text() == (
+        tmp_path / "whole" / "csv" / "metrics.csv"
+    ).read_text(), "the log has the epochs before the kill, too"
     expected, losses = torch.load(tmp_path / "whole.pt")
     found, found_losses = torch.load(tmp_path / "broken.pt")
     assert found_losses == losses
@@ -156,6 +159,49 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     history = ps.fit(again, task(), epochs=2, folder=tmp_path, **QUIET)
     assert torch.equal(weights(first), weights(again))
     assert len(history.epochs) == 2
+    assert len((tmp_path / "csv" / "metrics.csv").read_text().splitlines()) == 3
+
+
+def test_nan_in_the_data_spoils_nothing():
+    net, (x, y) = network(), task()
+    ps.fit(net, (x, y), epochs=1, **QUIET)
+    before = weights(net), [buffer.clone() for buffer in net.buffers()]
+    x = x.clone()
+    x[:] = x.where(torch.arange(len(x)).reshape(-1, *[1] * (x.ndim - 1)) != 3, torch.nan)
+    with pytest.raises(
+        TrainingError, match=r"the input has NaN or infinity in samples \[\d+\] of train batch 0 of epoch 1"
+    ):
+        ps.fit(net, (x, y), epochs=1, batch_size=len(x), **QUIET)
+    assert torch.equal(weights(net), before[0])
+    for buffer, old in zip(net.buffers(), before[1], strict=True):
+        assert torch.equal(buffer, old) or buffer.ndim == 0  # thresholds are taken back when a training begins
+
+
+def test_data_of_another_float_type_is_refused_and_double_networks_work():
+    net, (x, y) = network(), task()
+    for use in (
+        lambda: ps.fit(net, (x.double(), y), epochs=1, **QUIET),
+        lambda: ps.evaluate(net, (x.double(), y)),
+        lambda: net.eval().predict(x.double()),
+    ):
+        with pytest.raises(ShapeError, match=r"float64 came, and the weights are torch.float32: convert it"):
+            use()
+    assert net.double().eval().predict(x.double()).label.shape == y.shape
+
+
+def test_labels_of_any_whole_type_train_alike():
+    nets = []
+    for kind in (torch.int64, torch.int32, torch.uint8):
+        net, (x, y) = network(), task()
+        ps.fit(net, (x, y.to(kind)), epochs=1, **QUIET)
+        nets.append(weights(net))
+    assert torch.equal(nets[0], nets[1]) and torch.equal(nets[0], nets[2])
+
+
+@pytest.mark.parametrize("wrong", [{"rate": -0.01}, {"rate": 0.0}, {"mask_rate": float("nan")}])
+def test_rates_that_cannot_be_are_refused(wrong):
+    with pytest.raises(TrainingError, match=r"rate = .* is not possible: it is more than 0"):
+        ps.Adam(**wrong)
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path):
@@ -415,7 +461,7 @@ def test_nan_in_the_input_says_where():
     x, y = task(128)
     x[70, 2] = float("nan")
     with pytest.raises(
-        TrainingError, match=r"not finite in train batch 1 of epoch 1 .* NaN or infinity in samples \[6\]"
+        TrainingError, match=r"NaN or infinity in samples \[6\] of train batch 1 of epoch 1. Clean the data"
     ):
         ps.fit(network(), DataLoader(TensorDataset(x, y), batch_size=64), epochs=1, **QUIET)
 

@@ -175,8 +175,17 @@ def evaluate(
         gates=tuple(_gate(net, i, gates[i], stopped_at, labels, mistaken) for i in range(len(net.layers))),
         classes=_classes(labels, label, open_label, stopped, class_names),
         costs=_costs(net, stopped_at, positive, active, ratios),
-        certificate=None if net.certificate is None else str(net.certificate),
+        certificate=None if net.certificate is None or not _speaks_of(net, active) else str(net.certificate),
     )
+
+
+def _speaks_of(net: GatedNetwork, active: Collection[int]) -> bool:
+    """Say whether the promise is about the positives of these gates, and of no fewer gates than are on."""
+    assert net.certificate is not None
+    chosen = [i for i, at in enumerate(net.certificate.thresholds) if at is not None and isfinite(at)]
+    classes = torch.arange(net.plan.classes)
+    on = [i for i in active if i in chosen]
+    return bool(on) and torch.equal(net.positive(classes, chosen), net.positive(classes, active))
 
 
 def _gate(

@@ -154,10 +154,13 @@ class GatedNetwork(nn.Module):
                 f"an input of shape {tuple(x.shape)} came; a later stage of this network uses sizes of earlier ones, "
                 f"so only {('batch', *self.plan.example_shape)} is right. Gate it with an example of the shape needed."
             )
+        self._check_dtype(x)
         gates = []
         for stage, layer in zip(self.stages, self.layers, strict=False):
             x, logit = layer(stage(x))
             gates.append(logit)
+            if isinstance(self.origin, list):  # a stage that was given may change its input in place
+                x = x.clone()
         return GatedOutput(self.stages[-1](x), tuple(gates))
 
     @torch.no_grad()
@@ -257,7 +260,15 @@ class GatedNetwork(nn.Module):
         label[alive] = out.argmax(1)
         return Prediction(label, stopped_at, scores, logits)
 
+    def _check_dtype(self, x: Tensor) -> None:
+        """Refuse what numpy gives by default, and weights hardly ever are: torch says it in its own words."""
+        if x.dtype == torch.float64:
+            weights = next((one.dtype for one in self.parameters() if one.is_floating_point()), x.dtype)
+            if weights != x.dtype:
+                raise ShapeError(f"an input of float64 came, and the weights are {weights}: convert it, x.float().")
+
     def _check_input(self, x: Tensor) -> None:
+        self._check_dtype(x)
         wanted = self.plan.example_shape
         any_length = not self.plan.fixed_size and all(layer.any_length for layer in self.layers)
         fits = x.ndim == len(wanted) + 1 and (any_length or tuple(x.shape[1:]) == wanted)

@@ -77,6 +77,7 @@ class Objective:
             labels: (batch,), the class of each sample.
         """
         check_labels(labels, net.plan.classes)
+        labels = labels.long()
         alphas, betas = self.weights(net)
         prediction = F.cross_entropy(out.logits.float(), labels, weight=self.class_weights(net, labels))
         zero = prediction.new_zeros(())
@@ -149,7 +150,7 @@ def squared_weights(net: GatedNetwork) -> Tensor:
 
 def check_labels(labels: Tensor, classes: int) -> None:
     """Refuse labels that are no classes."""
-    if labels.ndim != 1 or labels.is_floating_point():
+    if labels.ndim != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
         raise LabelError(
             f"labels of shape {tuple(labels.shape)}, {labels.dtype}, came; give one class number for each sample: "
             "(batch,), int64."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,6 +29,11 @@ class Adam:
     rate: float = 0.01
     schedule: Literal["one-cycle", "rise-and-fall", "cosine", "constant"] = "one-cycle"
     mask_rate: float = 0.3
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "mask_rate"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise TrainingError(f"{name} = {getattr(self, name)} is not possible: it is more than 0.")
 
     def build(self, net: GatedNetwork, steps: int) -> tuple[Optimizer, LRScheduler | None]:
         """Return the optimizer for a training of so many steps, and its schedule, which moves with each step."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from penstock.errors import TrainingError
-from penstock.files import write_atomically
+from penstock.files import make_folder, write_atomically
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,18 @@ class RunFolder:
         )
 
     def loggers(self) -> list[Logger]:
-        """Return what writes CSV and TensorBoard logs."""
-        return [
-            CSVLogger(self.folder, name="", version="csv"),
-            TensorBoardLogger(self.folder, name="", version="tensorboard"),
-        ]
+        """Return what writes logs for TensorBoard; CSV is written by `log`."""
+        return [TensorBoardLogger(self.folder, name="", version="tensorboard")]
+
+    def log(self, rows: Sequence[Mapping[str, float]]) -> None:
+        """Write all epochs as CSV: those before a kill too, which Lightning's own logger would drop."""
+        text = io.StringIO()
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        table = csv.DictWriter(text, names, lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+        make_folder(self.folder / "csv")
+        write_atomically(self.folder / "csv" / "metrics.csv", text.getvalue().encode())
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -111,9 +112,19 @@ def _tensors(net: GatedNetwork) -> tuple[dict[str, Tensor], dict[str, str]]:
     origin = net.origin if isinstance(net.origin, nn.Module) else nn.ModuleList(net.origin)
     state = {f"model.{name}": tensor for name, tensor in origin.state_dict(keep_vars=True).items()}
     state |= {f"layers.{name}": tensor for name, tensor in net.layers.state_dict(keep_vars=True).items()}  # type: ignore[attr-defined]
+    strange = [name for name, tensor in state.items() if not isinstance(tensor, Tensor)]
+    if strange:
+        raise StorageError(
+            f"{', '.join(name.partition('.')[2] for name in strange[:3])} of the network is no tensor, and only "
+            "tensors are written: keep it in a buffer, or write it yourself."
+        )
     first: dict[int, str] = {}
     tied = {name: first[id(t)] for name, t in state.items() if first.setdefault(id(t), name) != name}
     kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in tied}
+    shared = Counter(t.untyped_storage().data_ptr() for t in kept.values())
+    for name, t in kept.items():
+        if shared[t.untyped_storage().data_ptr()] > 1:  # views of one storage: each is written by itself
+            kept[name] = t.clone()
     return kept, tied
 
 

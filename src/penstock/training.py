@@ -98,6 +98,7 @@ def fit(
     if not net.training:
         net.train()
     training.prepare()
+    training.run = run
     with _quiet(), refusals(run):
         trainer = L.Trainer(
             max_epochs=epochs,
@@ -152,6 +153,7 @@ class GatedTraining(L.LightningModule):
         self.batch_size, self.epochs, self.seed = batch_size, epochs, seed
         self.history = History()
         self.meters = nn.ModuleDict({"train_": Meters(net), "val_": Meters(net)})  # "train" is a method's name
+        self.run: RunFolder | None = None
         self._suspects: set[str] = set()
 
     def prepare(self) -> None:
@@ -213,10 +215,16 @@ class GatedTraining(L.LightningModule):
         x, y = pair_of(batch)
         if x.ndim == 4 and self.machine.bfloat16():
             x = x.to(memory_format=torch.channels_last)
+        bad = not_finite(x)  # before the network sees it: its running means would be spoilt for ever
+        if bad:
+            raise TrainingError(
+                f"the input has NaN or infinity in samples {bad[:10]} of {part} batch {index} of epoch "
+                f"{self.current_epoch + 1}. Clean the data."
+            )
         out = self.net(x)
         loss = self.objective(self.net, out, y)
         if not torch.isfinite(loss.total):
-            raise TrainingError(_diagnosis(part, self.current_epoch, index, x, loss._asdict()))
+            raise TrainingError(_diagnosis(part, self.current_epoch, index, loss._asdict()))
         self.meters[f"{part}_"].update(out, y, loss)  # type: ignore[operator]
         if part == "train":
             self.log("loss", loss.total.detach(), prog_bar=True, logger=False)
@@ -243,6 +251,8 @@ class GatedTraining(L.LightningModule):
             if key in row:
                 self.log(short, row[key], prog_bar=True, logger=False)
         self.history.epochs.append(row)
+        if self.run is not None and self.global_rank == 0:
+            self.run.log(self.history.epochs)
 
     def _notice(self, findings: list[str]) -> None:
         """Warn of what stands in two epochs after another, or in the last; forget what has mended itself."""
@@ -282,12 +292,9 @@ def _check_data(net: GatedNetwork, train: Data, val: Data | None) -> None:
             check_both_kinds(net.positive(known), "train")
 
 
-def _diagnosis(part: str, epoch: int, index: int, x: Tensor, terms: dict[str, Tensor]) -> str:
+def _diagnosis(part: str, epoch: int, index: int, terms: dict[str, Tensor]) -> str:
     values = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
     where = f"the loss is not finite in {part} batch {index} of epoch {epoch + 1} ({values})"
-    bad = not_finite(x)
-    if bad:
-        return f"{where}: the input has NaN or infinity in samples {bad[:10]} of that batch. Clean the data."
     return f"{where}, and the input is finite: the training diverged. Lower the rate, or set precision to float32."
 
 

@@ -1,5 +1,8 @@
 """What surgery must not do: freeze what moves, forget what is written, or leave traces in what it was given."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -73,6 +76,52 @@ def test_random_numbers_of_forward_stay_random():
     assert not torch.equal(net(x).logits, net(x).logits)
     with pytest.raises(CutError, match="it draws random numbers"):
         ps.cuts(Noisy(), x)
+
+
+class LayerDrop(nn.Module):
+    """A block that is left out by chance while training; the chance is Python's own, or numpy's."""
+
+    def __init__(self, chance):
+        super().__init__()
+        self.inner, self.chance = nn.Linear(6, 6), chance
+
+    def forward(self, x):
+        if self.training and self.chance() < 0.5:
+            return x
+        return x + self.inner(x)
+
+
+def chance_of_numpy():
+    return np.random.rand()
+
+
+@pytest.mark.parametrize("chance", [random.random, chance_of_numpy])
+@pytest.mark.parametrize("seed", range(4))
+def test_chance_that_is_not_torchs_stays_chance_too(chance, seed):
+    random.seed(seed)
+    np.random.seed(seed)
+    model = nn.Sequential(nn.Linear(6, 6), LayerDrop(chance), nn.ReLU(), nn.Linear(6, 3)).train()
+    net = ps.gate(model, torch.zeros(2, 6), at=0.5, halves=ps.GateOnly())
+    x = torch.randn(4, 6)
+    outputs = {tuple(net(x).logits.flatten().tolist()) for _ in range(30)}
+    assert len(outputs) == 2
+
+
+@pytest.mark.parametrize("halves", [ps.Both(), ps.GateOnly(), ps.CompressionOnly()])
+def test_a_given_stage_may_change_its_input_in_place(halves):
+    stages = [nn.Linear(6, 8), nn.Sequential(nn.ReLU(inplace=True), nn.Linear(8, 3))]
+    net = ps.gate(stages, torch.zeros(2, 6), halves=halves).train()
+    x, y = torch.randn(8, 6), torch.arange(8) % 3
+    ps.Objective()(net, net(x), y).total.backward()
+    assert all(parameter.grad is not None for parameter in net.stages.parameters())
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm")
+def test_networks_that_cannot_be_copied_say_what_to_do():
+    old = nn.utils.weight_norm(nn.Linear(6, 6))
+    old(torch.zeros(1, 6))
+    with pytest.raises(CutError, match=r"a Sequential cannot be copied: .* take those of nn.utils.parametrizations"):
+        ps.gate(nn.Sequential(old, nn.ReLU(), nn.Linear(6, 3)), torch.zeros(2, 6), at=0.5)
 
 
 def test_tracing_draws_no_random_numbers():

@@ -14,6 +14,7 @@ from penstock import calibration, evaluation, storage, surgery, training
 from penstock.cli.arguments import data_of, example_of, model_of, one_of, part_of, places_of
 from penstock.cli.show import AsJson, line, show
 from penstock.data.batches import batches, class_counts
+from penstock.errors import StorageError
 from penstock.layers import (
     Both,
     CompressionOnly,
@@ -111,6 +112,8 @@ def train(
 
     Example: `penstock train -m mine:network -d mine:data --at 0.4 --epochs 20 --folder runs/a -o net.safetensors`
     """
+    if out.is_dir():
+        raise StorageError(f"{out} is a folder: give the name of a file for the network.")
     sets = data_of(data)
     torch.manual_seed(seed)  # before the network draws its weights
     network = model_of(model)

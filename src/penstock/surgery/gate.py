@@ -44,7 +44,7 @@ def gate(
     if isinstance(model, nn.Module):
         if at is None:
             raise CutError("at is missing: give a depth (0.4), a count (3), a module's name, or a list of those.")
-        copied = copy.deepcopy(model)
+        copied = _copied(model)
         surveyed = survey(copied, example)
         places = surveyed.find(at)
         cut, fixed_size = split(copied, surveyed, places)
@@ -89,6 +89,16 @@ def gate(
 def ungate(network: GatedNetwork) -> nn.Module | list[nn.Module]:
     """Return the plain network with the trained weights, as a copy; a list if it was gated as a list of stages."""
     return copy.deepcopy(network.origin)
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except RuntimeError as error:
+        raise CutError(
+            f"a {type(model).__name__} cannot be copied: {error} Such are networks with the older nn.utils.weight_norm "
+            "or spectral_norm: take those of nn.utils.parametrizations instead."
+        ) from error
 
 
 def _checked_stages(stages: Sequence[nn.Module]) -> list[nn.Module]:

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import copy
 import inspect
+import random
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
@@ -173,12 +175,18 @@ class _Tracer(fx.Tracer):
         return out
 
     def watched(self, path: str, run: Callable[[], Any]) -> Any:
-        """Run a forward that must not draw random numbers."""
-        state = torch.get_rng_state()
+        """Run a forward that must not draw random numbers: torch's, Python's or numpy's."""
+        state, others = torch.get_rng_state(), _other_chance()
         out = run()
-        if not torch.equal(state, torch.get_rng_state()):
+        if not torch.equal(state, torch.get_rng_state()) or others != _other_chance():
             raise _Untraceable(path) from ValueError("it draws random numbers, which would be the same for ever after")
         return out
+
+
+def _other_chance() -> tuple[Any, ...]:
+    """Return the state of Python's random numbers, and of numpy's."""
+    name, keys, *rest = np.random.get_state(legacy=True)
+    return random.getstate(), name, np.asarray(keys).tobytes(), *rest
 
 
 def _layer_by_layer(
