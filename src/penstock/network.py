@@ -159,7 +159,7 @@ class GatedNetwork(nn.Module):
         for stage, layer in zip(self.stages, self.layers, strict=False):
             x, logit = layer(stage(x))
             gates.append(logit)
-            if isinstance(self.origin, list):  # a stage that was given may change its input in place
+            if isinstance(self._origin.model, list):  # a stage that was given may change its input in place
                 x = x.clone()
         return GatedOutput(self.stages[-1](x), tuple(gates))
 
