@@ -109,7 +109,7 @@ def of_stage(number, **fields) -> bytes:
         (b"[1]", "is damaged: the manifest is no object"),
         (b"{}", "is damaged: KeyError"),
         (b"[" * 100_000, "is damaged: RecursionError"),
-        (changed(format=2), "was written by Penstock 0.1.0 in format 2; this one reads up to 1. Update Penstock"),
+        (changed(format=3), "was written by Penstock 0.1.0 in format 3; this one reads up to 2. Update Penstock"),
         (changed(format="2"), "is damaged: format of the manifest is '2'"),
         (changed(labels=[]), "labels are no texts"),
         (changed(labels=["a", 1]), "labels are no texts"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -17,9 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import BundleError
+from penstock.errors import BundleError, DataError
+from penstock.listening.decision import Decision
+from penstock.listening.front import Sense
+from penstock.listening.hearing import SENSES, Hearing
 
-FORMAT = 1
+FORMAT = 2
+"""That this version reads. It writes 1 where nothing of a bundle needs 2: those that listen do."""
+
 FILE = "manifest.json"
 
 TYPES = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64")
@@ -117,6 +122,7 @@ class Manifest:
         precision: in which the stages compute: float32 or int8.
         stages: in their order.
         promise: that the thresholds keep; None where they were set by hand.
+        hearing: how it listens to a stream; None where samples are given one by one.
     """
 
     penstock: str
@@ -126,11 +132,12 @@ class Manifest:
     precision: str
     stages: tuple[Stage, ...]
     promise: Promise | None = None
+    hearing: Hearing | None = None
 
     @property
     def id(self) -> str:
         """A checksum of all that the manifest says, the checksums of the graphs among it."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.to_plain(), sort_keys=True).encode()).hexdigest()
 
     @property
     def positives(self) -> frozenset[int]:
@@ -141,9 +148,16 @@ class Manifest:
                 found &= set(stage.gate.positives)
         return frozenset(found)
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as plain values; without a hearing they are those of format 1."""
+        plain = asdict(self)
+        del plain["hearing"]
+        return plain if self.hearing is None else {**plain, "hearing": self.hearing.to_plain()}
+
     def to_bytes(self) -> bytes:
         """Return the manifest as it stands in its file."""
-        return (json.dumps({"format": FORMAT, "id": self.id, **asdict(self)}, indent=1) + "\n").encode()
+        number = 1 if self.hearing is None else 2
+        return (json.dumps({"format": number, "id": self.id, **self.to_plain()}, indent=1) + "\n").encode()
 
 
 def understand(content: bytes, path: Path) -> Manifest:
@@ -206,6 +220,14 @@ class _Fields:
     def items(self, name: str) -> list[Any]:
         return self._take(name, list, "a list")  # type: ignore[no-any-return]
 
+    def numbers(self, name: str) -> list[float]:
+        each = _Fields(dict(enumerate(self.items(name))), f"{name} of {self.where}")
+        return [each.number(i) for i in each.plain]
+
+    def counts(self, name: str) -> list[int]:
+        each = _Fields(dict(enumerate(self.items(name))), f"{name} of {self.where}")
+        return [each.count(i) for i in each.plain]
+
     def fields(self, name: str) -> _Fields:
         return _Fields(self.plain[name], f"{name} of {self.where}")
 
@@ -232,6 +254,7 @@ def _manifest(plain: _Fields) -> Manifest:
         precision=plain.text("precision"),
         stages=stages,
         promise=None if plain.missing("promise") else _promise(plain.fields("promise")),
+        hearing=_hearing(plain.fields("hearing")) if "hearing" in plain.plain else None,
     )
     _check(made)
     return made
@@ -282,8 +305,46 @@ def _promise(plain: _Fields) -> Promise:
     )
 
 
+def _hearing(plain: _Fields) -> Hearing:
+    decision = plain.fields("decision")
+    try:
+        return Hearing(
+            sense=_sense(plain.fields("sense")),
+            frames=plain.count("frames"),
+            hop=plain.count("hop"),
+            mean=tuple(plain.numbers("mean")),
+            std=tuple(plain.numbers("std")),
+            words=tuple(plain.counts("words")),
+            decision=Decision(
+                threshold=decision.number("threshold"),
+                release=decision.number("release"),
+                smoothing=decision.count("smoothing"),
+                refractory_s=decision.number("refractory_s"),
+            ),
+        )
+    except DataError as error:
+        raise _Wrong(f"hearing: {error}") from error
+
+
+def _sense(plain: _Fields) -> Sense:
+    kind = plain.text("kind")
+    if kind not in SENSES:
+        raise _Wrong(f"kind of {plain.where} is {kind!r:.40}, none of {', '.join(SENSES)}")
+    values: dict[str, Any] = {
+        field.name: plain.count(field.name) if field.type == "int" else plain.number(field.name)
+        for field in fields(SENSES[kind])
+    }
+    return SENSES[kind](**values)
+
+
 def _check(manifest: Manifest) -> None:
     """See that the parts fit each other."""
+    if (hearing := manifest.hearing) is not None and manifest.stages:
+        takes = manifest.stages[0].takes
+        if (takes.shape, takes.dtype) != (hearing.shape, "float32"):
+            raise _Wrong(f"windows are {hearing.shape}, float32, and stage 1 takes {takes.shape}, {takes.dtype}")
+        if not set(hearing.words) <= set(range(len(manifest.labels))) - {manifest.background}:
+            raise _Wrong(f"words are {hearing.words}, and the labels of interest are others")
     stages = manifest.stages
     if not stages:
         raise _Wrong("there are no stages")

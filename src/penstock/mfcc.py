@@ -1,10 +1,10 @@
-"""Mel-frequency cepstral coefficients with numpy alone, the same on a device as in training (paper, section 4).
+"""Log-mel energies and MFCC with numpy alone, the same on a device as in training (paper, section 4).
 
 A frame is a window of samples; the next one starts a hop later. Frame t sees the samples from t * hop to
 t * hop + window and nothing else: no centring, no padding, no statistics of the clip. So a stream can be cut
 anywhere at a hop, and its frames are those of one long recording.
 
-    samples -> frames x Hann -> |FFT|^2 -> mel filters -> log -> DCT -> coefficients
+    samples -> frames x Hann -> |FFT|^2 -> mel filters -> log (LogMel) -> DCT -> coefficients (Mfcc)
 
 - The Hann window is the periodic one. The FFT has the next power of two, with zeros after the window, as the
   FFTs of microcontrollers want it.
@@ -42,17 +42,16 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Mfcc:
-    """What to compute.
+class LogMel:
+    """Compute the logarithms of mel energies.
 
     Attributes:
         rate_hz: samples a second.
         window_ms, hop_ms: the length of a frame, and from one frame to the next; whole samples both.
         mels: mel bands.
-        coefficients: how many of the DCT's outputs to keep, at most ``mels``.
         low_hz, high_hz: where the first band begins and the last one ends.
 
-    >>> Mfcc().frames(16_000), Mfcc().samples(49)
+    >>> LogMel().frames(16_000), LogMel().samples(49)
     (49, 15840)
     """
 
@@ -60,7 +59,6 @@ class Mfcc:
     window_ms: float = 30
     hop_ms: float = 20
     mels: int = 40
-    coefficients: int = 40
     low_hz: float = 20
     high_hz: float = 7600
 
@@ -72,14 +70,12 @@ class Mfcc:
                     f"{name} = {getattr(self, name)} is {samples:g} samples at {self.rate_hz} Hz: choose a whole "
                     "number of samples, at least one."
                 )
-        if not 1 <= self.coefficients <= self.mels:
-            raise DataError(f"{self.coefficients} coefficients of {self.mels} mel bands came: keep 1 to {self.mels}.")
         if not 0 <= self.low_hz < self.high_hz <= self.rate_hz / 2:
             raise DataError(
                 f"bands from {self.low_hz:g} to {self.high_hz:g} Hz came: at {self.rate_hz} Hz they lie between 0 and "
                 f"{self.rate_hz / 2:g} Hz, low before high."
             )
-        if not _filters(self).any(axis=0).all():
+        if self.mels < 1 or not _filters(self.bands).any(axis=0).all():
             raise DataError(
                 f"{self.mels} mel bands from {self.low_hz:g} to {self.high_hz:g} Hz are narrower than the "
                 f"{self.rate_hz / self.fft:g} Hz between two lines of the FFT: take fewer bands or a longer window."
@@ -100,6 +96,16 @@ class Mfcc:
         """Points of the FFT: the next power of two."""
         return 1 << (self.window - 1).bit_length()
 
+    @property
+    def values(self) -> int:
+        """Numbers of a frame."""
+        return self.mels
+
+    @property
+    def bands(self) -> LogMel:
+        """The energies that it begins with."""
+        return self
+
     def frames(self, samples: int) -> int:
         """Return how many whole frames so many samples hold."""
         return max(0, (samples - self.window) // self.hop + 1)
@@ -109,8 +115,32 @@ class Mfcc:
         return self.window + (frames - 1) * self.hop
 
 
-def mfcc(samples: Array, spec: Mfcc, *, rate_hz: int | None = None) -> Floats:
-    """Compute the coefficients of one clip or of many.
+@dataclass(frozen=True)
+class Mfcc(LogMel):
+    """Compute mel-frequency cepstral coefficients.
+
+    Attributes:
+        coefficients: how many of the DCT's outputs to keep, at most ``mels``.
+    """
+
+    coefficients: int = 40
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.coefficients <= self.mels:
+            raise DataError(f"{self.coefficients} coefficients of {self.mels} mel bands came: keep 1 to {self.mels}.")
+        super().__post_init__()
+
+    @property
+    def values(self) -> int:
+        return self.coefficients
+
+    @property
+    def bands(self) -> LogMel:
+        return LogMel(self.rate_hz, self.window_ms, self.hop_ms, self.mels, self.low_hz, self.high_hz)
+
+
+def features(samples: Array, spec: LogMel, *, rate_hz: int | None = None) -> Floats:
+    """Compute what ``spec`` says of one clip or of many.
 
     Args:
         samples: (..., samples), int16, or float32 between -1 and 1.
@@ -118,7 +148,7 @@ def mfcc(samples: Array, spec: Mfcc, *, rate_hz: int | None = None) -> Floats:
         rate_hz: the rate of the samples, where it is known: it must be that of ``spec``.
 
     Returns:
-        (..., coefficients, frames), float32.
+        (..., values, frames), float32.
 
     Raises:
         DataError: when the rate is another one.
@@ -130,22 +160,23 @@ def mfcc(samples: Array, spec: Mfcc, *, rate_hz: int | None = None) -> Floats:
     count = spec.frames(samples.shape[-1])
     rows = np.lib.stride_tricks.sliding_window_view(samples.reshape(-1, samples.shape[-1]), spec.window, axis=-1)
     rows = rows[:, :: spec.hop]  # (clips, frames, window), a view
-    out = np.empty((len(rows), spec.coefficients, count), np.float32)
+    out = np.empty((len(rows), spec.values, count), np.float32)
     clips = max(1, _BLOCK // count)
     for start in range(0, len(rows), clips):
-        out[start : start + clips] = _coefficients(rows[start : start + clips], spec).transpose(0, 2, 1)
-    return out.reshape(*samples.shape[:-1], spec.coefficients, count)
+        out[start : start + clips] = frame_features(rows[start : start + clips], spec).transpose(0, 2, 1)
+    return out.reshape(*samples.shape[:-1], spec.values, count)
 
 
-def _coefficients(frames: Array, spec: Mfcc) -> Floats:
-    """Compute the coefficients of frames: (..., window) -> (..., coefficients)."""
+def frame_features(frames: Array, spec: LogMel) -> Floats:
+    """Compute the values of frames that were cut already, int16 or float32: (..., window) -> (..., values)."""
     scale = np.float32(1 / FULL_SCALE if frames.dtype == np.int16 else 1)
     spectrum = np.fft.rfft(frames * scale * _hann(spec.window), spec.fft)  # (..., fft / 2 + 1)
     power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32, copy=False)
-    return np.log(np.maximum(power @ _filters(spec), np.float32(FLOOR))) @ _dct(spec.mels, spec.coefficients)
+    energies: Floats = np.log(np.maximum(power @ _filters(spec.bands), np.float32(FLOOR)))
+    return energies @ _dct(spec.mels, spec.coefficients) if isinstance(spec, Mfcc) else energies
 
 
-def _check(samples: Array, spec: Mfcc) -> None:
+def _check(samples: Array, spec: LogMel) -> None:
     if samples.dtype not in (np.int16, np.float32):
         raise ShapeError(f"samples of dtype {samples.dtype} came: give int16, or float32 between -1 and 1.")
     if samples.ndim == 0 or samples.shape[-1] < spec.window:
@@ -168,7 +199,7 @@ def _hann(window: int) -> Floats:
 
 
 @lru_cache(maxsize=16)
-def _filters(spec: Mfcc) -> Floats:
+def _filters(spec: LogMel) -> Floats:
     """Return the mel filters, (fft / 2 + 1, mels)."""
     lines = np.fft.rfftfreq(spec.fft, 1 / spec.rate_hz)[:, None]
     edges = _hz(np.linspace(_mel(spec.low_hz), _mel(spec.high_hz), spec.mels + 2))

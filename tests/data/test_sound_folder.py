@@ -21,7 +21,7 @@ from penstock.data.sounds import middle
 from penstock.data.splits import Splits
 from penstock.data.takes import Plan
 from penstock.errors import DataError
-from penstock.mfcc import Mfcc, mfcc
+from penstock.mfcc import Mfcc, features
 
 KINDS = ("alarm", "doorbell", "speech")
 
@@ -93,7 +93,7 @@ def test_features_are_those_of_the_middle_and_standardised_with_the_training_par
 def dumb(file: Path, length: int = 4800) -> np.ndarray:
     heard, _ = soundfile.read(file, dtype="int16")
     cut = (len(heard) - length) // 2
-    return mfcc((heard[cut:][:length] if cut > 0 else np.pad(heard, (0, length - len(heard))))[None], Mfcc())[0]
+    return features((heard[cut:][:length] if cut > 0 else np.pad(heard, (0, length - len(heard))))[None], Mfcc())[0]
 
 
 # --- labels and parts

@@ -25,7 +25,7 @@ from penstock.data.speech_commands import LENGTH, LISTS, ZIPS, WakeWord, Words, 
 from penstock.data.splits import Splits
 from penstock.data.takes import PARTS, Noise, Plan, Take, listen, render
 from penstock.errors import DataError, MissingExtraError, StorageError
-from penstock.mfcc import Mfcc, mfcc
+from penstock.mfcc import Mfcc, features
 
 SUBSET = Path(__file__).parents[3] / "shared" / "data" / "speech_commands_v0.01_subset"
 needs_subset = pytest.mark.skipif(not SUBSET.is_dir(), reason="needs ../shared/data/speech_commands_v0.01_subset")
@@ -201,7 +201,9 @@ def test_features_follow_the_plan_and_are_standardised_with_the_training_part() 
         "test": [Take(0, "h"), Take(1, "g")],
     }
     data = listen(plan, sounds.__getitem__, ("background", "a"), length=LENGTH, spec=Mfcc())
-    raw = {part: mfcc(np.stack([render(t, sounds.__getitem__, LENGTH) for t in plan[part]]), Mfcc()) for part in PARTS}
+    raw = {
+        part: features(np.stack([render(t, sounds.__getitem__, LENGTH) for t in plan[part]]), Mfcc()) for part in PARTS
+    }
     mean, std = (f(raw["train"], axis=(0, 2))[:, None] for f in (np.mean, np.std))
     for part in PARTS:
         x, y = getattr(data, part)

@@ -16,6 +16,7 @@ import numpy as np
 from penstock.bundle import Bundle
 from penstock.chain import Answers, Chain
 from penstock.cli.islands import certs, island, serve, up
+from penstock.cli.listening import listen
 from penstock.cli.parsing import parser_of, samples_of
 from penstock.errors import DataError
 
@@ -50,6 +51,7 @@ def run(arguments: Sequence[str]) -> None:
 
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "run": run,
+    "listen": listen,
     "island": island,
     "serve": serve,
     "up": up,

@@ -19,20 +19,20 @@ Of the 45,000 negatives 3,704 are clips as they are, 36,796 are made from them, 
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from penstock.data.addresses import SPEECH_COMMANDS_1, SPEECH_COMMANDS_2
 from penstock.data.balance import HeldOut, Thinned, check_count, check_seed, draw, measured, training
 from penstock.data.completeness import check_listed
 from penstock.data.disk import is_file
 from penstock.data.places import find, look
-from penstock.data.sounds import RATE_HZ, Archive, Folder, Samples, Shelf, decode, joined, noise_span
+from penstock.data.sounds import RATE_HZ, Archive, Folder, Shelf, decode, joined, noise_span
 from penstock.data.splits import Splits
-from penstock.data.takes import PARTS, Noise, Plan, Take, cached, listen
+from penstock.data.takes import PARTS, Noise, Plan, Read, Take, cached, listen
 from penstock.errors import DataError
 from penstock.mfcc import Mfcc
 
@@ -102,16 +102,7 @@ def speech_commands(
     check_seed(seed)
     at = _find(folder)
     class_names = ("background", *task.words)
-    with ExitStack() as stack:
-        shelves, listed = _shelves(at, stack), _listed(at)
-        where = joined(shelves)
-        if isinstance(shelves[0], Folder) and not subset:
-            _check_whole(where, listed, at)
-        words, noises = _share_out(where, listed, at)
-        _check_words(task.words, words, at)
-
-        def read(name: str) -> Samples:
-            return decode(where[name].read(name), f"{name} in {at}")
+    with opened(at, task.words, subset=subset) as (words, noises, read, where):
 
         def make() -> Splits:
             lengths = {name: len(read(name)) for name in noises}
@@ -124,6 +115,35 @@ def speech_commands(
 
 
 Clips: TypeAlias = Mapping[str, Mapping[str, Sequence[str]]]  # part -> word -> names
+
+
+class Opened(NamedTuple):
+    """A data set whose archives are open.
+
+    Attributes:
+        clips: part -> word -> names.
+        noises: names.
+        read: gives the samples of a name.
+        where: the shelf of each name.
+    """
+
+    clips: Clips
+    noises: Sequence[str]
+    read: Read
+    where: Mapping[str, Shelf]
+
+
+@contextmanager
+def opened(at: Path, wanted: Sequence[str], *, subset: bool = False) -> Iterator[Opened]:
+    """Open the release or the subset at a folder, shared out by its lists, with these words in each part."""
+    with ExitStack() as stack:
+        shelves, listed = _shelves(at, stack), _listed(at)
+        where = joined(shelves)
+        if isinstance(shelves[0], Folder) and not subset:
+            _check_whole(where, listed, at)
+        words, noises = _share_out(where, listed, at)
+        _check_words(wanted, words, at)
+        yield Opened(words, noises, lambda name: decode(where[name].read(name), f"{name} in {at}"), where)
 
 
 def _plan(

@@ -24,7 +24,7 @@ from penstock.data.sounds import RATE_HZ, Samples
 from penstock.data.splits import Labelled, Splits
 from penstock.errors import DataError
 from penstock.files import write_atomically
-from penstock.mfcc import FULL_SCALE, Mfcc, mfcc
+from penstock.mfcc import FULL_SCALE, Mfcc, features
 
 PARTS = ("train", "validation", "test")
 
@@ -172,5 +172,5 @@ def _features(takes: Sequence[Take], read: Read, length: int, spec: Mfcc, title:
     order = sorted(range(len(takes)), key=lambda i: takes[i].clip or "")  # so that each clip is decoded once
     for start in tracked(range(0, len(order), _BLOCK), title):
         chosen = order[start : start + _BLOCK]
-        out[chosen] = mfcc(np.stack([render(takes[i], read, length) for i in chosen]), spec, rate_hz=RATE_HZ)
+        out[chosen] = features(np.stack([render(takes[i], read, length) for i in chosen]), spec, rate_hz=RATE_HZ)
     return out

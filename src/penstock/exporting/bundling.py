@@ -27,6 +27,7 @@ from penstock.exporting.graphs import cleaned, macs, to_bytes, to_graph
 from penstock.exporting.payload import give, spread_over, take
 from penstock.exporting.quantisation import quantised
 from penstock.exporting.stages import DeployedStage, check, is_gated
+from penstock.listening.hearing import Hearing
 from penstock.manifest import TYPES, Manifest, Promise, Rule, Stage, Values
 from penstock.network import Certificate, GatedNetwork
 from penstock.outcomes import collect
@@ -83,7 +84,7 @@ class Exported:
         """Return it as plain values, without the graphs."""
         return {
             "id": self.bundle.manifest.id,
-            "manifest": asdict(self.bundle.manifest),
+            "manifest": self.bundle.manifest.to_plain(),
             "errors": list(self.errors),
             "before": None if self.before is None else asdict(self.before),
             "after": None if self.after is None else asdict(self.after),
@@ -103,6 +104,7 @@ def export(
     precision: Precision = Float32(),
     check_on: Data | None = None,
     labels: Sequence[str] | None = None,
+    hearing: Hearing | None = None,
     progress: bool = False,
 ) -> Exported:
     """Write a bundle: one ONNX graph a stage, and a manifest. The network stays as it is.
@@ -114,12 +116,14 @@ def export(
         folder: where the bundle goes; an older one there is replaced.
         check_on: data to compare decisions on, such as the validation data.
         labels: the name of each class; default: their numbers.
+        hearing: how the bundle listens to a stream; see `penstock.listener`.
 
     Raises:
         ExportError: when a stage is no static graph, or its export computes or decides something else.
     """
     check(net)
     names = _names(net, labels)
+    _check_hearing(net, hearing)
     net = deepcopy(net).cpu().eval()
     example = _example(net, example)
     graphs, errors = _graphs(net, example)
@@ -141,6 +145,7 @@ def export(
         precision="int8" if isinstance(precision, Int8) else "float32",
         stages=_stages(net, contents, counts, crossing),
         promise=_promise(net.certificate) if _keeps_scores(net, precision) else None,
+        hearing=hearing,
     )
     bundle = Bundle(manifest, contents)
     _check_finite(bundle, example)
@@ -294,6 +299,22 @@ def _check_finite(bundle: Bundle, example: Tensor) -> None:
             raise ExportError(
                 f"what stage {number} gives does not fit {values.dtype}: it becomes infinite. Let float32 cross."
             )
+
+
+def _check_hearing(net: GatedNetwork, hearing: Hearing | None) -> None:
+    if hearing is None:
+        return
+    if hearing.shape != net.plan.example_shape or net.plan.example_dtype != "float32":
+        raise ExportError(
+            f"windows of {hearing.shape} came with the hearing, and the network takes {net.plan.example_shape}, "
+            f"{net.plan.example_dtype}: give the hearing that it was trained with."
+        )
+    wrong = [word for word in hearing.words if word == net.background or word >= net.plan.classes]
+    if wrong:
+        raise ExportError(
+            f"the hearing listens for the labels {wrong}: give labels of interest, below {net.plan.classes} and not "
+            f"the background, {net.background}."
+        )
 
 
 def _names(net: GatedNetwork, labels: Sequence[str] | None) -> tuple[str, ...]:

@@ -1,0 +1,244 @@
+"""The command of a device that listens: a recording, a pipe or a microphone, events as they are heard."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.bundle import Bundle
+from penstock.cli.parsing import missing, parser_of
+from penstock.errors import DataError
+from penstock.listener import SILENT, Chunk, Counts, Heard, Listener, hearing_of, listen_over
+from penstock.listening.decision import Event
+from penstock.listening.front import Sensor
+from penstock.manifest import Manifest
+
+BLOCK_S = 0.1
+"""Sound that is taken at a time: an event is at most so much later for it."""
+
+METER_S = 0.1
+"""Between two pictures of the meter."""
+
+
+def listen(arguments: Sequence[str]) -> None:
+    """Listen to a recording, to raw sound on standard input, or to a microphone, and tell what was heard, live."""
+    given = _parsed(arguments)
+    bundle = Bundle.read(given.bundle)
+    hearing = hearing_of(bundle.manifest)
+    if isinstance(hearing.sense, Sensor):
+        raise DataError(
+            f"this bundle listens to a sensor of {hearing.sense.axes} axes, and penstock listen hears sound: push its "
+            "samples to penstock.listener.Listener."
+        )
+    if given.threshold is not None:
+        decision = replace(
+            hearing.decision, threshold=given.threshold, release=min(given.threshold, hearing.decision.release)
+        )
+        manifest = replace(bundle.manifest, hearing=replace(hearing, decision=decision))
+        bundle = replace(bundle, manifest=manifest)
+    blocks = _blocks(given, hearing.sense.rate_hz)
+    show = _Lines() if given.json else _Screen(bundle.manifest, live=sys.stderr.isatty() and not given.quiet)
+    began = time.perf_counter()
+    if given.islands is None:
+        listener = Listener(bundle, threads=given.threads)
+        counts = _heard(listener.listen(blocks), show, lambda: listener.counts)
+    else:
+        counts = asyncio.run(_over_islands(bundle.manifest, given, blocks, show))
+    show.end(counts, time.perf_counter() - began)
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = parser_of(listen, "penstock listen bundle/ evening.wav")
+    parser.add_argument(
+        "bundle", type=Path, help="a bundle that says how it listens; penstock train wakeword makes one"
+    )
+    parser.add_argument(
+        "recording",
+        nargs="?",
+        help="a wav, flac or ogg file of any rate; - for raw sound on standard input: 16 bits, little-endian",
+    )
+    parser.add_argument("--microphone", action="store_true", help="listen to the microphone, until Ctrl-C")
+    parser.add_argument("--device", help="which microphone; python -m sounddevice lists them")
+    parser.add_argument("--rate", type=int, default=16_000, help="of the raw sound, in Hz (default: 16000)")
+    parser.add_argument("--channels", type=int, default=1, help="of the raw sound (default: 1)")
+    parser.add_argument("--threshold", type=float, help="log-odds that a word must reach (default: the bundle's own)")
+    parser.add_argument("--islands", metavar="HOST:PORT", help="run the stages on islands; the first one is here")
+    parser.add_argument("--threads", type=int, default=1, help="that a stage may use (default: 1)")
+    parser.add_argument("--quiet", action="store_true", help="no meter")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each event, and a last one")
+    given = parser.parse_args(arguments)
+    if (given.recording is None) != given.microphone:
+        parser.error("give a recording, - for standard input, or --microphone: one of them")
+    if given.threshold is not None and not math.isfinite(given.threshold):
+        raise DataError(f"--threshold {given.threshold} is not possible: it is a number, such as 2.5.")
+    return given
+
+
+def _blocks(given: argparse.Namespace, rate_hz: int) -> Iterator[Chunk]:
+    from penstock.recordings import microphone, pipe, recording
+
+    block = round(BLOCK_S * rate_hz)
+    if given.microphone:
+        return microphone(rate_hz, given.device, block=block)
+    if given.recording == "-":
+        return pipe(sys.stdin.buffer, rate_hz, given.rate, channels=given.channels, block=block)
+    return recording(Path(given.recording), rate_hz, block=block)
+
+
+def _heard(heard: Iterator[Heard], show: _Lines | _Screen, counts: Any) -> Counts:
+    """Show all that is heard, until the end or Ctrl-C; what was heard before an error is shown before it."""
+    try:
+        for one in heard:
+            show.window(one)
+    except KeyboardInterrupt:
+        show.interrupted()
+    except BaseException:
+        show.clear()
+        raise
+    found: Counts = counts()
+    return found
+
+
+async def _over_islands(
+    manifest: Manifest, given: argparse.Namespace, blocks: Iterator[Chunk], show: _Lines | _Screen
+) -> Counts:
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        from penstock.links.grpc import dialler
+        from penstock.source import Source
+    except ModuleNotFoundError as error:
+        raise missing(error, "links") from error
+
+    async def given_blocks() -> AsyncIterator[Chunk]:
+        loop = asyncio.get_running_loop()
+        while (block := await loop.run_in_executor(None, next, blocks, None)) is not None:
+            yield block
+
+    kept: list[Counts] = []
+    async with Source(manifest, dialler(given.islands)) as source:
+        try:
+            async for one in listen_over(manifest, source, given_blocks(), counts=kept.append):
+                show.window(one)
+        except asyncio.CancelledError:  # Ctrl-C
+            show.interrupted()
+    return kept[-1]
+
+
+class _Lines:
+    """A line of JSON for each event that begins or ends, and one at the end."""
+
+    def window(self, heard: Heard) -> None:
+        for event in heard.events:
+            print(json.dumps({"kind": "ended" if event.over else "heard", **_rounded(event)}), flush=True)
+
+    def interrupted(self) -> None:
+        """Say nothing: the last line comes anyway."""
+
+    clear = interrupted
+
+    def end(self, counts: Counts, seconds: float) -> None:
+        print(json.dumps({"kind": "end", "seconds": round(seconds, 3), "windows": counts.windows, **asdict(counts)}))
+
+
+class _Screen:
+    """A line for each event on standard output, and a meter on standard error."""
+
+    def __init__(self, manifest: Manifest, *, live: bool):
+        hearing = hearing_of(manifest)
+        self.rate_hz = hearing.sense.rate_hz
+        self.manifest, self.decision, self.live = manifest, hearing.decision, live
+        self._shown = 0.0
+        self._events = 0
+        if live:
+            print(_legend(manifest), file=sys.stderr)
+
+    def window(self, heard: Heard) -> None:
+        for event in heard.events:
+            if not event.over:
+                self.clear()
+                self._events += 1
+                print(_line(event), flush=True)
+        if self.live and (heard.events or time.perf_counter() - self._shown > METER_S):
+            print(f"\r{_meter(heard, self.decision.threshold)}\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = time.perf_counter()
+
+    def interrupted(self) -> None:
+        self.clear()
+        print("interrupted: no longer listening", file=sys.stderr)
+
+    def clear(self) -> None:
+        if self.live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def end(self, counts: Counts, seconds: float) -> None:
+        self.clear()
+        print("\n".join(_summary(self.manifest, self.rate_hz, counts, seconds, self._events)))
+
+
+def _rounded(event: Event) -> dict[str, Any]:
+    plain = asdict(event)
+    del plain["over"]
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in plain.items()}
+
+
+def _clock(seconds: float) -> str:
+    """Return a time as people read it.
+
+    >>> _clock(3725.25)
+    '1:02:05.2'
+    """
+    tenths = math.floor(seconds * 10)
+    return f"{tenths // 36000}:{tenths // 600 % 60:02d}:{tenths // 10 % 60:02d}.{tenths % 10}"
+
+
+def _line(event: Event) -> str:
+    return f"{_clock(event.heard_s)}  {event.label:<16} score {event.score:5.1f}  {event.latency_s:.2f} s after it rose"
+
+
+def _legend(manifest: Manifest) -> str:
+    gates = ", ".join(f"gate {i + 1}" for i, stage in enumerate(manifest.stages) if stage.gate is not None)
+    return f"listening; ▮ open and ▯ closed: {gates or 'no gates'}; then the score, and | the threshold"
+
+
+def _meter(heard: Heard, threshold: float, width: int = 24) -> str:
+    """Return one line: the time, each gate open or closed, and the score as a bar with the threshold in it."""
+    doors = ""
+    for number in range(len(heard.gates)):
+        reached = heard.stopped_at == -1 or heard.stopped_at >= number
+        doors += "·" if not reached or heard.stopped_at == SILENT else "▯" if heard.stopped_at == number else "▮"
+    score = max(heard.smoothed)
+    filled = round((score + 10) / 20 * width)
+    mark = min(width - 1, max(0, round((threshold + 10) / 20 * width)))
+    bar = "".join("|" if i == mark else "█" if i < filled else " " for i in range(width))
+    return f"{_clock(heard.time_s)}  {doors}  [{bar}] {score:5.1f}"
+
+
+def _summary(manifest: Manifest, rate_hz: int, counts: Counts, seconds: float, events: int) -> list[str]:
+    noticed, reached = counts.noticed, counts.reached
+    heard_s = noticed.heard / rate_hz
+    lines = [f"{events:,} events in {_clock(heard_s)} of sound, heard in {seconds:.1f} s"]
+    if counts.windows:
+        macs = sum(stage.macs * some for stage, some in zip(manifest.stages, reached, strict=True))
+        whole = counts.windows * sum(stage.macs for stage in manifest.stages)
+        shares = ", ".join(f"{some / counts.windows:.1%} reached stage {i}" for i, some in enumerate(reached, 1))
+        lines.append(f"  of {counts.windows:,} windows {shares}")
+        lines.append(f"  {macs / whole:.1%} of all multiply-accumulates were done")
+    else:
+        lines.append("  that is shorter than one window: nothing was judged")
+    if noticed.gaps:
+        lines.append(
+            f"  {noticed.gaps:,} gaps: {noticed.lost:,} samples lost, {noticed.broken:,} that are no numbers; what "
+            "lies across a gap was not judged"
+        )
+    if noticed.clipped:
+        lines.append(f"  {noticed.clipped / max(1, noticed.heard):.2%} of the samples are at full scale: clipped?")
+    return lines

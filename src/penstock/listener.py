@@ -1,0 +1,270 @@
+"""A bundle that listens: each window of a stream through the gated chain, and events out of the scores.
+
+`Listener` runs the chain in this process. `listen_over` sends the windows to islands, and decides from their answers;
+the decisions are the same. Both take blocks of any length and keep no more than a window of the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.bundle import Bundle
+from penstock.chain import Answers, Chain
+from penstock.errors import BundleError
+from penstock.listening.decision import LIMIT, Decider, Event, log_odds
+from penstock.listening.ear import Noticed
+from penstock.listening.hearing import Hearing
+from penstock.listening.slicer import Slice, Slicer
+from penstock.manifest import Manifest
+from penstock.wire import Answer
+
+if TYPE_CHECKING:  # who listens alone needs no links
+    from penstock.source import Source
+
+Floats = npt.NDArray[np.float32]
+
+
+class Chunk(Protocol):
+    """A block of a stream, as `penstock.recordings` gives them."""
+
+    @property
+    def samples(self) -> npt.NDArray[Any]:
+        """The samples; see `Ear.hear`."""
+
+    @property
+    def lost(self) -> int:
+        """How many are missing before them."""
+
+
+class Heard(NamedTuple):
+    """What became of one window.
+
+    Attributes:
+        time_s: its end, from the beginning of the stream.
+        stopped_at: the gate that stopped it, counted from 0; -1 if none did; -2 if there was nothing to hear in it.
+        gates: each gate's probability that it is of interest; NaN where it did not get.
+        scores: of each word, log-odds; -10 for what was stopped.
+        smoothed: of each word.
+        events: that began or ended with it.
+    """
+
+    time_s: float
+    stopped_at: int
+    gates: tuple[float, ...]
+    scores: tuple[float, ...]
+    smoothed: tuple[float, ...]
+    events: tuple[Event, ...]
+
+
+SILENT = -2
+"""`Heard.stopped_at` of a window without any sound in it: no stage ran."""
+
+
+@dataclass
+class Counts:
+    """What listening took so far.
+
+    Attributes:
+        reached: windows that reached each stage.
+        silent: windows that no stage had to see.
+        noticed: what was wrong with the sound.
+    """
+
+    reached: list[int]
+    silent: int = 0
+    noticed: Noticed = field(default_factory=Noticed)
+
+    @property
+    def windows(self) -> int:
+        """Windows so far."""
+        return self.reached[0] + self.silent
+
+
+class Listener:
+    """Listens to a stream with all stages in this process.
+
+        listener = Listener(Bundle.read("bundle"))
+        for block in recording("evening.wav", listener.hearing.sense.rate_hz):
+            for heard in listener.push(block.samples):
+                print(heard.events)
+        listener.end()
+
+    Args:
+        chain: runs the windows, where another one than onnxruntime's is to do it.
+        threads: that a stage may use.
+
+    Raises:
+        BundleError: when the bundle does not say how it listens.
+    """
+
+    def __init__(self, bundle: Bundle, *, chain: Chain | None = None, threads: int = 1):
+        self.manifest = bundle.manifest
+        self.hearing = hearing_of(bundle.manifest)
+        self._chain = Chain(bundle, threads=threads) if chain is None else chain
+        self._slicer = Slicer(self.hearing)
+        self._mind = Mind(bundle.manifest)
+
+    @property
+    def counts(self) -> Counts:
+        """What listening took so far."""
+        return self._mind.counts(self._slicer.ear.noticed)
+
+    def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[Heard]:
+        """Take a block of the stream; give what became of each window that it completes."""
+        for piece in self._slicer.push(samples, lost=lost):
+            if piece.window is None:
+                yield from self._mind.gap(piece.time_s)
+            elif piece.silent:
+                yield self._mind.silence(piece.time_s)
+            else:
+                answers = self._chain.predict(piece.window[None])
+                yield self._mind.consider(piece.time_s, *_of_chain(answers))
+
+    def end(self) -> list[Event]:
+        """End the stream: return the events that were under way."""
+        return self._mind.end()
+
+    def listen(self, blocks: Iterable[Chunk]) -> Iterator[Heard]:
+        """Listen to all blocks; events that are under way at the end come with a last `Heard` of their own."""
+        for block in blocks:
+            yield from self.push(block.samples, lost=block.lost)
+        yield from self._mind.gap(math.inf)
+
+
+async def listen_over(
+    manifest: Manifest,
+    source: Source,
+    blocks: AsyncIterable[Chunk],
+    *,
+    ahead: int = 64,
+    counts: Callable[[Counts], None] = lambda counts: None,
+) -> AsyncIterator[Heard]:
+    """Listen with the stages on islands: windows go out as they come, and are decided in their order.
+
+    Args:
+        source: an entered source of the first island.
+        ahead: windows that may be on their way at once.
+        counts: is told at the end what listening took, also when it is cancelled.
+
+    Raises:
+        BundleError: when the bundle does not say how it listens.
+    """
+    slicer, mind = Slicer(hearing_of(manifest)), Mind(manifest)
+    waiting: deque[tuple[Slice, asyncio.Future[Any] | None]] = deque()
+
+    async def considered(piece: Slice, answer: asyncio.Future[Any] | None) -> list[Heard]:
+        if piece.window is None:
+            return list(mind.gap(piece.time_s))
+        if answer is None:
+            return [mind.silence(piece.time_s)]
+        became = await answer
+        if not isinstance(became, Answer):  # dropped: nobody judged it, so it supports nothing
+            return list(mind.gap(piece.time_s))
+        return [mind.consider(piece.time_s, *_of_islands(became, len(manifest.stages) - 1))]
+
+    try:
+        async for block in blocks:
+            for piece in slicer.push(block.samples, lost=block.lost):
+                asked = None
+                if piece.window is not None and not piece.silent:
+                    asked = await source.submit(piece.window)
+                waiting.append((piece, asked))
+                while waiting and (len(waiting) > ahead or waiting[0][1] is None or waiting[0][1].done()):
+                    for heard in await considered(*waiting.popleft()):
+                        yield heard
+        while waiting:
+            for heard in await considered(*waiting.popleft()):
+                yield heard
+        for heard in mind.gap(math.inf):
+            yield heard
+    finally:
+        counts(mind.counts(slicer.ear.noticed))
+
+
+class Mind:
+    """Makes events of what the stages say, and counts."""
+
+    def __init__(self, manifest: Manifest):
+        hearing = hearing_of(manifest)
+        self._words = hearing.words
+        self._gates = len(manifest.stages) - 1
+        self._deciders = [Decider(hearing.decision, manifest.labels[w], hearing.window_s) for w in hearing.words]
+        self._stopped = [0] * self._gates
+        self._seen, self._silent, self._last_s = 0, 0, 0.0
+
+    def consider(self, time_s: float, stopped_at: int, gates: tuple[float, ...], logits: Floats | None) -> Heard:
+        """Take what became of a window: its logits, or none if it was stopped."""
+        self._seen += 1
+        if stopped_at >= 0:
+            self._stopped[stopped_at] += 1
+        if logits is None or not np.isfinite(logits).all():
+            scores = tuple(-LIMIT for _ in self._words)
+        else:
+            scores = tuple(float(log_odds(logits, word)) for word in self._words)
+        return self._decided(time_s, stopped_at, gates, scores)
+
+    def silence(self, time_s: float) -> Heard:
+        """Take a window that has nothing in it."""
+        self._silent += 1
+        return self._decided(time_s, SILENT, (math.nan,) * self._gates, tuple(-LIMIT for _ in self._words))
+
+    def gap(self, time_s: float) -> Iterator[Heard]:
+        """Forget: sound is missing here. Gives the events that it ended, if any."""
+        events = tuple(event for decider in self._deciders for event in decider.forget())
+        if events:
+            nothing = tuple(-LIMIT for _ in self._words)
+            at = self._last_s if math.isinf(time_s) else time_s
+            yield Heard(at, SILENT, (math.nan,) * self._gates, nothing, nothing, events)
+
+    def end(self) -> list[Event]:
+        """Return the events that were under way."""
+        return [event for decider in self._deciders for event in decider.end()]
+
+    def counts(self, noticed: Noticed) -> Counts:
+        """Return the windows so far."""
+        reached = [self._seen]
+        for stopped in self._stopped:
+            reached.append(reached[-1] - stopped)
+        return Counts(reached, self._silent, noticed)
+
+    def _decided(self, time_s: float, stopped_at: int, gates: tuple[float, ...], scores: tuple[float, ...]) -> Heard:
+        events: list[Event] = []
+        for decider, score in zip(self._deciders, scores, strict=True):
+            events += decider.push(time_s, score)
+        self._last_s = time_s
+        smoothed = tuple(decider.smoothed for decider in self._deciders)
+        return Heard(time_s, stopped_at, gates, scores, smoothed, tuple(events))
+
+
+def hearing_of(manifest: Manifest) -> Hearing:
+    """Return how a bundle listens.
+
+    Raises:
+        BundleError: when it does not say so.
+    """
+    if manifest.hearing is None:
+        raise BundleError(
+            "this bundle does not say how it listens: it was exported for samples that are given one by one (penstock "
+            "run). Export it with a hearing, as penstock train wakeword does."
+        )
+    return manifest.hearing
+
+
+def _of_chain(answers: Answers) -> tuple[int, tuple[float, ...], Floats | None]:
+    stopped = int(answers.stopped_at[0])
+    gates = tuple(float(score) for score in answers.scores[0])
+    return stopped, gates, None if stopped >= 0 else answers.logits[0]
+
+
+def _of_islands(answer: Answer, gates: int) -> tuple[int, tuple[float, ...], Floats | None]:
+    scores = (*answer.scores, *(math.nan for _ in range(gates - len(answer.scores))))
+    logits = None if answer.stopped_by else np.array(answer.logits, np.float32)
+    return answer.stopped_by - 1, scores, logits

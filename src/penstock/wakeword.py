@@ -1,0 +1,342 @@
+"""A wake word from a folder of clips: windows, training, hard negatives, gates, an operating point, a bundle.
+
+    clips -> windows -> fit -> hard negatives from streams -> fit -> calibrate -> validation streams -> bundle
+
+The network learns which word was said, not only whether it was the one: telling words apart is what it takes to hear
+one. Its first gate stops what is no speech, its second what is another word; both are calibrated on held-out voices.
+The threshold of the decision is chosen on streams composed from held-out voices. Test voices are never read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from penstock.calibration import calibrate
+from penstock.data.composed import Composed, Recipe, compose
+from penstock.data.material import Material
+from penstock.data.splits import Labelled
+from penstock.data.spoken import Variety, class_names, windows
+from penstock.errors import DataError
+from penstock.exporting import Exported, export
+from penstock.judging import Point, Trial, choose, det
+from penstock.layers import Both, PerElement
+from penstock.listening.decision import LIMIT, Decision, alarms, log_odds, smooth
+from penstock.listening.hearing import Hearing
+from penstock.mfcc import LogMel, features
+from penstock.models import resnet8_1d
+from penstock.network import GatedNetwork
+from penstock.objective import Objective
+from penstock.recipe import Adam, Machine
+from penstock.surgery.gate import gate
+from penstock.training import fit
+
+THRESHOLDS = tuple(np.linspace(-2.0, 9.8, 119).round(1).tolist())
+"""That an operating point is chosen from; fixed beforehand."""
+
+Say = Callable[[str], None]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """How a wake word is taught.
+
+    Attributes:
+        width: of the network.
+        at: the blocks that gates stand behind; two gates, or one for the word alone.
+        windows: drawn to learn from.
+        epochs: over them; and as many again, halved, in each round with hard negatives.
+        rounds: of hard negatives.
+        alpha, beta: of the objective.
+        max_positive_loss: the share of words that the gates may stop, with ``confidence``.
+        false_alarms_per_hour: that the threshold is chosen for, on validation streams.
+        hours: of validation streams.
+        sense, frames, hop: what a window is, and how often one comes.
+        smoothing: windows that a score is the mean of.
+        seed: for all that is drawn.
+    """
+
+    width: int = 24
+    at: tuple[int, ...] = (2, 5)
+    windows: int = 60_000
+    epochs: int = 7
+    rounds: int = 1
+    alpha: float = 0.4
+    beta: float = 0.1
+    max_positive_loss: float = 0.03
+    confidence: float = 0.95
+    false_alarms_per_hour: float = 0.25
+    hours: float = 4.0
+    sense: LogMel = LogMel()
+    frames: int = 49
+    hop: int = 5
+    smoothing: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if (
+            len(self.at) not in (1, 2)
+            or list(self.at) != sorted(set(self.at))
+            or not 1 <= min(self.at) < max(self.at) + 1 <= 9
+        ):
+            raise DataError(f"gates behind the blocks {self.at} came: one or two of 1 to 8, in their order.")
+        for name in ("width", "windows", "epochs", "frames", "hop", "smoothing"):
+            if getattr(self, name) < 1:
+                raise DataError(f"{name} = {getattr(self, name)} came: it is 1 or more.")
+        if self.rounds < 0 or not self.hours > 0 or not self.false_alarms_per_hour > 0:
+            raise DataError("rounds are 0 or more, hours of streams and false alarms an hour more than 0.")
+
+
+@dataclass(frozen=True, eq=False)
+class Taught:
+    """What came of a lesson.
+
+    Attributes:
+        net: trained and calibrated.
+        hearing: with the decision that was chosen.
+        classes: the name of each label.
+        points: of the threshold, on the validation streams.
+        chosen: among them.
+        reached: the share of the validation streams' windows that reached each stage.
+    """
+
+    net: GatedNetwork
+    hearing: Hearing
+    classes: tuple[str, ...]
+    points: tuple[Point, ...]
+    chosen: Point
+    reached: tuple[float, ...]
+
+    def export(self, folder: str | Path) -> Exported:
+        """Write the bundle that `penstock listen` runs."""
+        example = torch.zeros(2, *self.hearing.shape)
+        return export(self.net, example, folder, labels=self.classes, hearing=self.hearing)
+
+
+def teach(
+    of: dict[str, Material],
+    word: str,
+    lesson: Lesson = Lesson(),
+    *,
+    machine: Machine = Machine(),
+    progress: bool = True,
+    say: Say = lambda text: None,
+) -> Taught:
+    """Teach a network to hear a word in a stream.
+
+    Args:
+        of: the material of train and validation; see `penstock.data.material.material`.
+        say: is told what goes on.
+
+    Raises:
+        DataError: when no threshold keeps the false alarms that are allowed.
+        CalibrationError: when there are too few clips to promise what the gates may stop.
+    """
+    classes = class_names(of["train"], word)
+    say(f"drawing {lesson.windows:,} windows from {sum(map(len, of['train'].words.values())):,} clips")
+    x, y = _windows(of["train"], word, lesson, lesson.windows, lesson.seed)
+    hearing = _hearing(x, lesson)
+    x = _standardised(x, hearing)
+    net = _network(len(classes), hearing, lesson)
+    train = partial(_fit, net, lesson=lesson, machine=machine, progress=progress)
+    train(x, y, epochs=lesson.epochs, rate=0.01)
+    for number in range(1, lesson.rounds + 1):
+        say(f"round {number} of hard negatives: listening to streams of other words")
+        hard = hard_negatives(net, hearing, of["train"], word, seed=lesson.seed + 1000 * number)
+        fresh = _windows(of["train"], word, lesson, lesson.windows // 2, lesson.seed + 100 + number)
+        kept = len(x) // 2
+        x = np.concatenate([_standardised(fresh[0], hearing), x[:kept], *[hard[0]] * 3])
+        y = np.concatenate([fresh[1], y[:kept], *[hard[1]] * 3])
+        say(f"learning from {len(hard[0]):,} of them")
+        train(x, y, epochs=max(1, lesson.epochs // 2), rate=0.005)
+    say("calibrating the gates on held-out voices")
+    calibrate_gates(net, hearing, of["validation"], word, lesson)
+    say(f"choosing the threshold on {lesson.hours:g} h of streams with held-out voices")
+    streams = validation_streams(of["validation"], word, lesson)
+    traces = [trace(net, hearing, stream) for stream in streams]
+    points = det([trial(one, hearing) for one in traces], THRESHOLDS)
+    chosen = choose(points, per_hour=lesson.false_alarms_per_hour)
+    return Taught(
+        net, _decided(hearing, chosen.threshold), classes, tuple(points), chosen, _reached(traces, len(net.stages))
+    )
+
+
+def hard_negatives(
+    net: GatedNetwork, hearing: Hearing, of: Material, word: str, *, seed: int, streams: int = 6, each: int = 300
+) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Listen to streams without the word, and return the windows that sound most like it.
+
+    Returns:
+        x: (windows, values, frames); y: what the network takes them for if it were not the word.
+    """
+    found: list[Floats] = []
+    labels: list[npt.NDArray[np.int64]] = []
+    for number in range(streams):
+        stream = compose(Recipe(1800.0, word, 0), of, seed + number)
+        x, _ = stream_windows(hearing, stream.samples)
+        logits, _ = _run(net, x)
+        scores = log_odds(logits, 1)
+        worst = np.argsort(-scores)[:each]
+        worst = worst[scores[worst] > -3]
+        logits[:, 1] = -np.inf
+        found.append(x[worst])
+        labels.append(logits[worst].argmax(1))
+    return np.concatenate(found), np.concatenate(labels)
+
+
+def calibrate_gates(net: GatedNetwork, hearing: Hearing, of: Material, word: str, lesson: Lesson) -> None:
+    """Choose the thresholds of the gates: of the words that held-out voices say, so few may be stopped.
+
+    Each window that holds the whole word counts, in noise as streams have it.
+    """
+    recipe = Variety(snr_db=(5.0, 30.0), gain_db=(-6.0, 6.0), speed=(1.0, 1.0))
+    x, y = windows(of, word, 8000, sense=lesson.sense, frames=hearing.frames, variety=recipe, seed=lesson.seed + 7)
+    data = (torch.from_numpy(_standardised(x, hearing)), torch.from_numpy(y))
+    calibrate(net, data, max_positive_loss=lesson.max_positive_loss, confidence=lesson.confidence)
+
+
+def validation_streams(of: Material, word: str, lesson: Lesson) -> list[Composed]:
+    """Compose streams of an hour or less with held-out voices, each clip of the word once or more."""
+    count = max(1, round(lesson.hours))
+    seconds = lesson.hours * 3600 / count
+    times = max(1, min(len(of.words[word]), round(seconds / 45)))
+    return [compose(Recipe(seconds, word, times), of, lesson.seed + 500 + i) for i in range(count)]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a network says of each window of a stream.
+
+    Attributes:
+        times_s: their ends.
+        scores: log-odds of the word; -10 for what the gates stop.
+        stopped_at: by which gate; -1 by none.
+    """
+
+    stream: Composed
+    times_s: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.float64]
+    stopped_at: npt.NDArray[np.int64]
+
+
+def trace(net: GatedNetwork, hearing: Hearing, stream: Composed) -> Trace:
+    """Judge all windows of a stream at once: what a listener says one by one, and faster."""
+    x, times_s = stream_windows(hearing, stream.samples)
+    logits, gates = _run(net, x)
+    stopped = np.full(len(x), -1)
+    for number, threshold in reversed(list(enumerate(net.thresholds))):
+        said = gates[number]
+        if threshold is not None and said is not None:
+            stopped[said < threshold] = number
+    return Trace(stream, times_s, np.where(stopped < 0, log_odds(logits, 1), -LIMIT), stopped)
+
+
+def trial(of: Trace, hearing: Hearing) -> Trial:
+    """Return a stream as the choice of an operating point takes it."""
+    smoothed = smooth(of.scores, hearing.decision.smoothing)
+
+    def alarms_at(threshold: float) -> list[float]:
+        return alarms(of.times_s, smoothed, _decided(hearing, threshold).decision)
+
+    return Trial(alarms_at, of.stream.truths, of.stream.seconds)
+
+
+def stream_windows(hearing: Hearing, samples: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.float64]]:
+    """Return all windows of a stream, (windows, values, frames), a view; and the end of each."""
+    sense = hearing.sense
+    assert isinstance(sense, LogMel)
+    frames = hearing.standardised(features(samples, sense).T)
+    x = np.lib.stride_tricks.sliding_window_view(frames, hearing.frames, axis=0)[:: hearing.hop]
+    ends = sense.samples(hearing.frames) + np.arange(len(x)) * hearing.hop * sense.hop
+    return x, ends / sense.rate_hz
+
+
+def _decided(hearing: Hearing, threshold: float) -> Hearing:
+    """Return the hearing with this threshold; an event is over when its score has fallen well below it."""
+    decision = replace(hearing.decision, threshold=threshold, release=threshold - 2.0)
+    return replace(hearing, decision=decision)
+
+
+def _windows(of: Material, word: str, lesson: Lesson, count: int, seed: int) -> tuple[Floats, npt.NDArray[np.int64]]:
+    return windows(of, word, count, sense=lesson.sense, frames=lesson.frames, seed=seed)
+
+
+def _hearing(x: Floats, lesson: Lesson) -> Hearing:
+    mean, std = x.mean(axis=(0, 2), dtype=np.float64), x.std(axis=(0, 2), dtype=np.float64)
+    return Hearing(
+        lesson.sense,
+        lesson.frames,
+        lesson.hop,
+        tuple(mean.round(6).tolist()),
+        tuple(std.round(6).tolist()),
+        words=(1,),
+        decision=Decision(smoothing=lesson.smoothing),
+    )
+
+
+def _standardised(x: Floats, hearing: Hearing) -> Floats:
+    return hearing.standardised(x.swapaxes(1, 2)).swapaxes(1, 2)
+
+
+def _network(classes: int, hearing: Hearing, lesson: Lesson) -> GatedNetwork:
+    torch.manual_seed(lesson.seed)
+    model = resnet8_1d(hearing.shape[0], classes, lesson.width)
+    speech, the_word = list(range(1, classes)), [1]
+    return gate(
+        model,
+        torch.zeros(2, *hearing.shape),
+        at=[f"blocks.{block - 1}" for block in lesson.at],
+        halves=Both(PerElement()),
+        positives=[speech, the_word][-len(lesson.at) :],
+    )
+
+
+def _fit(
+    net: GatedNetwork,
+    x: Floats,
+    y: npt.NDArray[np.int64],
+    *,
+    epochs: int,
+    rate: float,
+    lesson: Lesson,
+    machine: Machine,
+    progress: bool,
+) -> None:
+    fit(
+        net,
+        Labelled(torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(y)),
+        objective=Objective(alpha=lesson.alpha, beta=lesson.beta),
+        epochs=epochs,
+        batch_size=128,
+        optimizer=Adam(rate),
+        machine=machine,
+        seed=lesson.seed,
+        progress=progress,
+    )
+
+
+@torch.no_grad()
+def _run(net: GatedNetwork, x: Floats, block: int = 512) -> tuple[Floats, list[Floats | None]]:
+    """Return the logits of all windows, and what each gate says, whether it stops them or not."""
+    net.eval()
+    logits: list[Floats] = []
+    gates: list[list[Floats | None]] = []
+    for start in range(0, len(x), block):
+        out = net(torch.from_numpy(np.ascontiguousarray(x[start : start + block])))
+        logits.append(out.logits.float().numpy())
+        gates.append([None if said is None else said.float().numpy() for said in out.gates])
+    columns: Sequence[Any] = [*zip(*gates, strict=True)]
+    return np.concatenate(logits), [None if column[0] is None else np.concatenate(column) for column in columns]
+
+
+def _reached(traces: Sequence[Trace], stages: int) -> tuple[float, ...]:
+    stopped = np.concatenate([one.stopped_at for one in traces])
+    return tuple(float(np.mean((stopped < 0) | (stopped >= number))) for number in range(stages))
