@@ -115,6 +115,19 @@ class Taught:
     chosen: Point
     reached: tuple[float, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what was chosen, as plain values."""
+        judged = self.chosen.judgement
+        return {
+            "classes": list(self.classes),
+            "threshold": self.chosen.threshold,
+            "misses": judged.misses,
+            "spoken": judged.spoken,
+            "false_alarms": judged.false_alarms,
+            "hours": judged.hours,
+            "reached": list(self.reached),
+        }
+
     def export(self, folder: str | Path) -> Exported:
         """Write the bundle that `penstock listen` runs."""
         example = torch.zeros(2, *self.hearing.shape)
@@ -127,6 +140,7 @@ def teach(
     lesson: Lesson = Lesson(),
     *,
     machine: Machine = Machine(),
+    folder: str | Path | None = None,
     progress: bool = True,
     say: Say = lambda text: None,
 ) -> Taught:
@@ -134,6 +148,7 @@ def teach(
 
     Args:
         of: the material of train and validation; see `penstock.data.material.material`.
+        folder: for logs and checkpoints; a lesson that was killed goes on where it stopped.
         say: is told what goes on.
 
     Raises:
@@ -147,7 +162,7 @@ def teach(
     x = _standardised(x, hearing)
     net = _network(len(classes), hearing, lesson)
     train = partial(_fit, net, lesson=lesson, machine=machine, progress=progress)
-    train(x, y, epochs=lesson.epochs, rate=0.01)
+    train(x, y, epochs=lesson.epochs, rate=0.01, folder=_inside(folder, 0))
     for number in range(1, lesson.rounds + 1):
         say(f"round {number} of hard negatives: listening to streams of other words")
         hard = hard_negatives(net, hearing, of["train"], word, seed=lesson.seed + 1000 * number)
@@ -156,7 +171,7 @@ def teach(
         x = np.concatenate([_standardised(fresh[0], hearing), x[:kept], *[hard[0]] * 3])
         y = np.concatenate([fresh[1], y[:kept], *[hard[1]] * 3])
         say(f"learning from {len(hard[0]):,} of them")
-        train(x, y, epochs=max(1, lesson.epochs // 2), rate=0.005)
+        train(x, y, epochs=max(1, lesson.epochs // 2), rate=0.005, folder=_inside(folder, number))
     say("calibrating the gates on held-out voices")
     calibrate_gates(net, hearing, of["validation"], word, lesson)
     say(f"choosing the threshold on {lesson.hours:g} h of streams with held-out voices")
@@ -306,6 +321,7 @@ def _fit(
     *,
     epochs: int,
     rate: float,
+    folder: Path | None,
     lesson: Lesson,
     machine: Machine,
     progress: bool,
@@ -319,8 +335,13 @@ def _fit(
         optimizer=Adam(rate),
         machine=machine,
         seed=lesson.seed,
+        folder=folder,
         progress=progress,
     )
+
+
+def _inside(folder: str | Path | None, number: int) -> Path | None:
+    return None if folder is None else Path(folder) / f"round-{number}"
 
 
 @torch.no_grad()

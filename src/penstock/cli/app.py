@@ -8,7 +8,7 @@ import sys
 import torch  # noqa: F401 - missing, it is named first
 import typer
 
-from penstock.cli import data, demo, experiments, networks
+from penstock.cli import data, demo, experiments, networks, wakeword
 from penstock.cli.device import COMMANDS
 
 app = typer.Typer(
@@ -28,7 +28,15 @@ app = typer.Typer(
 
 app.add_typer(data.app, name="data")
 app.command()(networks.cuts)
-app.command()(networks.train)
+train = typer.Typer(
+    cls=wakeword.NetworkByDefault,
+    rich_markup_mode="markdown",
+    help="Train: a network of yours (the default), or a wake word from a folder of clips.",
+    no_args_is_help=True,
+)
+train.command("network")(networks.train)
+train.command("wakeword")(wakeword.wakeword)
+app.add_typer(train, name="train")
 app.command()(networks.calibrate)
 app.command()(networks.evaluate)
 app.command()(networks.export)
