@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import DataError, MissingExtraError
 from penstock.recordings import Block, microphone, microphones, pipe, recording
-from penstock.recordings.blocks import resampled
+from penstock.recordings.blocks import mono, resampled
 
 soundfile = pytest.importorskip("soundfile", reason="needs soundfile to write what is read")
 soxr = pytest.importorskip("soxr", reason="needs soxr for rates other than the one that is wanted")
@@ -107,6 +107,11 @@ def test_equal_channels_are_one_channel(tmp_path: Path, kind: str, channels: int
     soundfile.write(tmp_path / f"many.{kind}", np.repeat(one, channels, axis=1), 48_000)
     first, second = (whole(recording(tmp_path / f"{name}.{kind}", RATE)) for name in ("one", "many"))
     assert np.array_equal(first, second)
+
+
+@given(st.floats(width=32, allow_nan=False), st.integers(1, 64))
+def test_the_mean_of_equal_channels_is_each_of_them(value: float, channels: int) -> None:
+    assert mono(np.full((1, channels), value, np.float32)).tolist() == [value]
 
 
 def test_lossy_files_are_read_forward_whatever_the_blocks(tmp_path: Path) -> None:
@@ -360,6 +365,18 @@ def test_a_gap_is_never_lost_in_rounding_and_times_do_not_drift(lost: int) -> No
     assert sum(block.lost > 0 for block in blocks) == 30
     total = sum(block.lost + len(block.samples) for block in blocks)
     assert abs(total - 30 * (1001 + lost) / 3) <= (1 if lost > 3 else 30)  # a gap of less than a sample becomes one
+
+
+@pytest.mark.parametrize("rate", [8000, 48_000])
+@pytest.mark.parametrize("most", [50, 1600])
+def test_sound_behind_a_gap_is_resampled_as_if_it_began_there(rate: int, most: int) -> None:
+    first, second = (noise(4000, seed)[:, 0] / np.float32(32768) for seed in (1, 2))
+    first[-3:] = second[100:110] = np.nan
+    alone = [list(resampled([Block(part)], rate, RATE, most)) for part in (first, second)]
+    came = list(resampled([Block(first), Block(second, lost=rate)], rate, RATE, most))
+    assert [block.lost for block in came] == [RATE * (i == len(alone[0])) for i in range(len(came))]
+    for block, wanted in zip(came, alone[0] + alone[1], strict=True):
+        assert np.array_equal(block.samples, wanted.samples, equal_nan=True)
 
 
 def test_a_flac_file_that_is_cut_gives_what_is_there_and_then_an_error(tmp_path: Path) -> None:

@@ -87,6 +87,16 @@ class Counts:
         """Windows so far."""
         return self.reached[0] + self.silent
 
+    def macs(self, manifest: Manifest) -> int:
+        """Return the multiply-accumulates that the stages did."""
+        return sum(stage.macs * some for stage, some in zip(manifest.stages, self.reached, strict=True))
+
+    def crossed_bytes(self, manifest: Manifest) -> int:
+        """Return the bytes of payload that crossed from one stage to the next."""
+        return sum(
+            stage.gives.payload_bytes * some for stage, some in zip(manifest.stages[:-1], self.reached[1:], strict=True)
+        )
+
 
 class Listener:
     """Listens to a stream with all stages in this process.

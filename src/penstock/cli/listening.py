@@ -227,11 +227,10 @@ def _summary(manifest: Manifest, rate_hz: int, counts: Counts, seconds: float, e
     heard_s = noticed.heard / rate_hz
     lines = [f"{events:,} events in {_clock(heard_s)} of sound, heard in {seconds:.1f} s"]
     if counts.windows:
-        macs = sum(stage.macs * some for stage, some in zip(manifest.stages, reached, strict=True))
         whole = counts.windows * sum(stage.macs for stage in manifest.stages)
         shares = ", ".join(f"{some / counts.windows:.1%} reached stage {i}" for i, some in enumerate(reached, 1))
         lines.append(f"  of {counts.windows:,} windows {shares}")
-        lines.append(f"  {macs / whole:.1%} of all multiply-accumulates were done")
+        lines.append(f"  {counts.macs(manifest) / whole:.1%} of all multiply-accumulates were done")
     else:
         lines.append("  that is shorter than one window: nothing was judged")
     if noticed.gaps:
