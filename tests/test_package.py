@@ -92,6 +92,7 @@ def test_imports_go_one_way():
         "baselines",
         "models",
         "wakeword",
+        "audition",
         "experiments",
         "timing",
         "report",

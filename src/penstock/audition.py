@@ -1,7 +1,7 @@
 """Hear a bundle out: on composed streams, as a device would hear them, with what it took.
 
-An audition runs the very `Listener` of a device over a stream, block by block, and keeps what it needs to be judged: the
-score of every window, the events, how many windows reached each stage, and the time.
+An audition runs the very `Listener` of a device over a stream, block by block, and keeps what it needs to be judged:
+the score of every window, the events, how many windows reached each stage, and the time.
 """
 
 from __future__ import annotations

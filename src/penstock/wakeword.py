@@ -51,7 +51,7 @@ class Lesson:
 
     Attributes:
         width: of the network.
-        at: the blocks that gates stand behind; two gates, or one for the word alone.
+        at: the blocks that gates stand behind: two gates, one for the word alone, or none for a plain network.
         windows: drawn to learn from.
         epochs: over them; and as many again, halved, in each round with hard negatives.
         rounds: of hard negatives.
@@ -82,12 +82,8 @@ class Lesson:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if (
-            len(self.at) not in (1, 2)
-            or list(self.at) != sorted(set(self.at))
-            or not 1 <= min(self.at) < max(self.at) + 1 <= 9
-        ):
-            raise DataError(f"gates behind the blocks {self.at} came: one or two of 1 to 8, in their order.")
+        if len(self.at) > 2 or list(self.at) != sorted(set(self.at)) or not set(self.at) <= set(range(1, 9)):
+            raise DataError(f"gates behind the blocks {self.at} came: up to two of 1 to 8, in their order.")
         for name in ("width", "windows", "epochs", "frames", "hop", "smoothing"):
             if getattr(self, name) < 1:
                 raise DataError(f"{name} = {getattr(self, name)} came: it is 1 or more.")
@@ -172,8 +168,9 @@ def teach(
         y = np.concatenate([fresh[1], y[:kept], *[hard[1]] * 3])
         say(f"learning from {len(hard[0]):,} of them")
         train(x, y, epochs=max(1, lesson.epochs // 2), rate=0.005, folder=_inside(folder, number))
-    say("calibrating the gates on held-out voices")
-    calibrate_gates(net, hearing, of["validation"], word, lesson)
+    if lesson.at:
+        say("calibrating the gates on held-out voices")
+        calibrate_gates(net, hearing, of["validation"], word, lesson)
     say(f"choosing the threshold on {lesson.hours:g} h of streams with held-out voices")
     streams = validation_streams(of["validation"], word, lesson)
     traces = [trace(net, hearing, stream) for stream in streams]
@@ -308,9 +305,9 @@ def _network(classes: int, hearing: Hearing, lesson: Lesson) -> GatedNetwork:
     return gate(
         model,
         torch.zeros(2, *hearing.shape),
-        at=[f"blocks.{block - 1}" for block in lesson.at],
+        at=[f"blocks.{block - 1}" for block in lesson.at] or 0,
         halves=Both(PerElement()),
-        positives=[speech, the_word][-len(lesson.at) :],
+        positives=[speech, the_word][2 - len(lesson.at) :],
     )
 
 

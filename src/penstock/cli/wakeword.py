@@ -34,7 +34,7 @@ def wakeword(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder that the bundle is written to.")],
     gates: Annotated[
-        str, typer.Option(help="The blocks behind which gates stand: speech or not, then the word or not.")
+        str, typer.Option(help="The blocks behind which gates stand: speech or not, the word or not. none: no gates.")
     ] = "2,5",
     width: Annotated[
         int, typer.Option(help="Channels of the first block; twice as wide takes four times as long.")
@@ -102,7 +102,7 @@ def wakeword(
 
 def _blocks(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(","))
+        return () if text == "none" else tuple(int(part) for part in text.split(","))
     except ValueError:
         raise DataError(f"--gates {text} is not possible: give numbers of blocks from 1 to 8, such as 2,5.") from None
 
