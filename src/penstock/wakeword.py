@@ -9,6 +9,7 @@ The threshold of the decision is chosen on streams composed from held-out voices
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -58,7 +59,7 @@ class Lesson:
         alpha, beta: of the objective.
         max_positive_loss: the share of words that the gates may stop, with ``confidence``.
         false_alarms_per_hour: that the threshold is chosen for, on validation streams.
-        hours: of validation streams.
+        hours: of streams: as many to look for hard negatives in, each round, and of validation streams.
         sense, frames, hop: what a window is, and how often one comes.
         smoothing: windows that a score is the mean of.
         seed: for all that is drawn.
@@ -161,7 +162,7 @@ def teach(
     train(x, y, epochs=lesson.epochs, rate=0.01, folder=_inside(folder, 0))
     for number in range(1, lesson.rounds + 1):
         say(f"round {number} of hard negatives: listening to streams of other words")
-        hard = hard_negatives(net, hearing, of["train"], word, seed=lesson.seed + 1000 * number)
+        hard = hard_negatives(net, hearing, of["train"], word, hours=lesson.hours, seed=lesson.seed + 1000 * number)
         fresh = _windows(of["train"], word, lesson, lesson.windows // 2, lesson.seed + 100 + number)
         kept = len(x) // 2
         x = np.concatenate([_standardised(fresh[0], hearing), x[:kept], *[hard[0]] * 3])
@@ -182,7 +183,7 @@ def teach(
 
 
 def hard_negatives(
-    net: GatedNetwork, hearing: Hearing, of: Material, word: str, *, seed: int, streams: int = 6, each: int = 300
+    net: GatedNetwork, hearing: Hearing, of: Material, word: str, *, hours: float, seed: int, per_hour: int = 600
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Listen to streams without the word, and return the windows that sound most like it.
 
@@ -191,12 +192,12 @@ def hard_negatives(
     """
     found: list[Floats] = []
     labels: list[npt.NDArray[np.int64]] = []
-    for number in range(streams):
-        stream = compose(Recipe(1800.0, word, 0), of, seed + number)
+    for number in range(math.ceil(2 * hours)):
+        stream = compose(Recipe(1800.0 * min(1.0, 2 * hours), word, 0), of, seed + number)
         x, _ = stream_windows(hearing, stream.samples)
         logits, _ = _run(net, x)
         scores = log_odds(logits, 1)
-        worst = np.argsort(-scores)[:each]
+        worst = np.argsort(-scores)[: round(per_hour * stream.seconds / 3600)]
         worst = worst[scores[worst] > -3]
         logits[:, 1] = -np.inf
         found.append(x[worst])
@@ -209,8 +210,9 @@ def calibrate_gates(net: GatedNetwork, hearing: Hearing, of: Material, word: str
 
     Each window that holds the whole word counts, in noise as streams have it.
     """
-    recipe = Variety(snr_db=(5.0, 30.0), gain_db=(-6.0, 6.0), speed=(1.0, 1.0))
-    x, y = windows(of, word, 8000, sense=lesson.sense, frames=hearing.frames, variety=recipe, seed=lesson.seed + 7)
+    recipe = Variety(snr_db=(5.0, 30.0), gain_db=(-6.0, 6.0), speed=(1.0, 1.0), masked=0.0)
+    count = max(1000, lesson.windows // 8)
+    x, y = windows(of, word, count, sense=lesson.sense, frames=hearing.frames, variety=recipe, seed=lesson.seed + 7)
     data = (torch.from_numpy(_standardised(x, hearing)), torch.from_numpy(y))
     calibrate(net, data, max_positive_loss=lesson.max_positive_loss, confidence=lesson.confidence)
 

@@ -37,10 +37,11 @@ class HoldOut:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the files are: their name in the plural, and how the names of the files end."""
+    """What the files are: their name in the plural, how the names of the files end, and which folders are no class."""
 
     plural: str
     endings: tuple[str, ...]
+    apart: tuple[str, ...] = ()
 
 
 def parts_in(root: Path, kind: Kind, hold_out: HoldOut) -> dict[str, Files]:
@@ -70,7 +71,8 @@ def class_folders(folder: Path, kind: Kind) -> tuple[str, ...]:
         if not folder.is_dir():
             lack = "is no folder" if folder.exists() else "is not there"
             raise DataError(f"{folder} {lack}: give a folder that has a folder of {kind.plural} for each class.")
-        names = tuple(sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != "."))
+        found = [entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != "."]
+        names = tuple(sorted(set(found) - set(kind.apart)))
     if len(names) < 2:
         raise DataError(
             f"{folder} has {len(names)} folders; one of {kind.plural} for each class is wanted, and at least two."

@@ -8,12 +8,12 @@ Commands, and no second of noise in two parts of either.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from penstock.data.class_folders import HoldOut, class_folders, parts_in
+from penstock.data.class_folders import HoldOut, parts_in
 from penstock.data.progress import tracked
 from penstock.data.sound_folder import SOUNDS
 from penstock.data.sounds import RATE_HZ, SUFFIXES, Samples, noise_span, read_clip
@@ -21,6 +21,8 @@ from penstock.data.speech_commands import LISTS, NOISE_FOLDER, opened
 from penstock.data.takes import PARTS
 from penstock.errors import DataError
 from penstock.mfcc import FULL_SCALE
+
+CLIPS = replace(SOUNDS, apart=(NOISE_FOLDER,))
 
 FRAME = RATE_HZ // 100
 """Samples of 10 ms: in these the loudness of a clip is looked at."""
@@ -74,13 +76,8 @@ def material(folder: str | Path, word: str, *, subset: bool = False) -> dict[str
     """
     root = Path(folder).expanduser()
     if all((root / name).is_file() for name in LISTS.values()):
-        made = _of_speech_commands(root, word, subset)
-    else:
-        made = _of_folder(root, word)
-    for part, found in made.items():
-        if not found.without(word):
-            raise DataError(f"{root} has no other word than '{word}' in {part}: a wake word is learnt against others.")
-    return made
+        return _of_speech_commands(root, word, subset)
+    return _of_folder(root, word)
 
 
 def heard(samples: Samples) -> Clip:
@@ -111,8 +108,8 @@ def _of_speech_commands(root: Path, word: str, subset: bool) -> dict[str, Materi
 
 
 def _of_folder(root: Path, word: str) -> dict[str, Material]:
-    parts = parts_in(root, SOUNDS, HoldOut())
-    known = class_folders(root / "train", SOUNDS) if (root / "train").is_dir() else class_folders(root, SOUNDS)
+    parts = parts_in(root, CLIPS, HoldOut())
+    known = sorted(parts["train"])
     if word not in known:
         raise DataError(f"{root} has no folder '{word}'. There are: {', '.join(known)}.")
     folder = root / NOISE_FOLDER
@@ -122,7 +119,6 @@ def _of_folder(root: Path, word: str) -> dict[str, Material]:
             {
                 name: [heard(read_clip(file)) for file in tracked(inside, f"reading {name}")]
                 for name, inside in files.items()
-                if name != NOISE_FOLDER
             },
             _noises(recordings, part),
         )

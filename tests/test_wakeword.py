@@ -1,0 +1,221 @@
+"""A wake word that is easy to hear is heard: from clips to a bundle, and from the bundle to events."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from penstock.audition import hear, situations, upkeep
+from penstock.bundle import Bundle
+from penstock.data.composed import Recipe, compose
+from penstock.data.material import Material, heard
+from penstock.errors import DataError
+from penstock.judging import judge_at
+from penstock.mfcc import LogMel
+from penstock.wakeword import Lesson, hard_negatives, teach, trace, trial
+
+LESSON = Lesson(width=4, windows=2500, epochs=4, rounds=1, hours=0.2, false_alarms_per_hour=5.0, sense=LogMel(mels=16))
+
+
+def said(*hz: float, seed: int = 0) -> np.ndarray:
+    """A word of two syllables, each a tone that glides a little; other voices have other pitches."""
+    rng = np.random.default_rng(seed)
+    pitch, loud = rng.uniform(0.93, 1.07), rng.uniform(0.1, 0.3)
+    syllables = []
+    for tone in hz:
+        t = np.arange(round(0.25 * 16_000)) / 16_000
+        syllables.append(loud * np.hanning(len(t)) * np.sin(2 * np.pi * tone * pitch * t * (1 + 0.1 * t)))
+    word = np.concatenate(syllables)
+    gap = np.zeros((16_000 - len(word)) // 2)
+    return (np.concatenate([gap, word, gap]) * 32767).astype(np.int16)
+
+
+WORDS = {"tick": (500, 2500), "tock": (2500, 500), "hum": (300, 300), "hiss": (5000, 5500)}
+
+
+def voices(start: int, count: int) -> Material:
+    words = {name: [heard(said(*hz, seed=start + i)) for i in range(count)] for name, hz in WORDS.items()}
+    noise = np.random.default_rng(start).normal(0, 2000, 30 * 16_000).astype(np.int16)
+    return Material(words, [noise])
+
+
+MATERIAL = {"train": voices(0, 40), "validation": voices(1000, 30), "test": voices(2000, 30)}
+
+
+@pytest.fixture(scope="module")
+def taught():
+    return teach(MATERIAL, "tick", LESSON, progress=False)
+
+
+@pytest.fixture(scope="module")
+def folder(taught, tmp_path_factory) -> Path:
+    where = tmp_path_factory.mktemp("wakeword") / "bundle"
+    taught.export(where)
+    return where
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return compose(Recipe(240.0, "tick", 20), MATERIAL["test"], 9)
+
+
+def test_an_easy_word_is_heard_by_voices_that_were_never_heard(folder, stream):
+    audition = hear(Bundle.read(folder), stream)
+    judged = audition.judgement
+    assert judged.misses <= 2
+    assert judged.false_alarms <= 2
+    assert audition.stopped_early > 0.5
+    assert audition.counts.reached[0] > audition.counts.reached[1] > audition.counts.reached[2] > 0
+
+
+def test_the_bundle_hears_what_the_network_hears(taught, folder, stream):
+    audition = hear(Bundle.read(folder), stream)
+    whole = trace(taught.net, taught.hearing, stream)
+    np.testing.assert_allclose(audition.times_s, whole.times_s)
+    agree = np.isclose(audition.scores, whole.scores, atol=0.01)
+    assert agree.mean() > 0.999  # a window at a gate's very threshold may fall to either side
+    threshold = taught.chosen.threshold
+    ours, theirs = judge_at([audition.trial()], threshold), judge_at([trial(whole, taught.hearing)], threshold)
+    assert (ours.misses, ours.false_alarms) == (theirs.misses, theirs.false_alarms)
+    assert (ours.misses, ours.false_alarms) == (audition.judgement.misses, audition.judgement.false_alarms)
+
+
+def test_hard_negatives_sound_like_the_word_and_are_none(taught):
+    x, y = hard_negatives(taught.net, taught.hearing, MATERIAL["train"], "tick", hours=0.1, seed=3, per_hour=200)
+    assert x.shape[1:] == taught.hearing.shape
+    assert len(x) == len(y) <= 20
+    assert 1 not in y
+
+
+def test_what_a_second_costs_depends_on_what_there_is_to_hear(folder):
+    bundle = Bundle.read(folder)
+    costs = {
+        name: upkeep({"gated": bundle}, [made], repeats=1)["gated"]
+        for name, made in situations(MATERIAL["test"], "tick", seconds=30.0, seed=4)
+    }
+    assert set(costs) == {"silence", "noise", "speech", "keyword"}
+    stages = bundle.manifest.stages
+    for cost in costs.values():
+        assert cost.macs == pytest.approx(
+            sum(stage.macs * share for stage, share in zip(stages, cost.reached, strict=True)) * 10, rel=0.05
+        )
+        assert cost.ms > 0
+    assert costs["silence"].macs < costs["keyword"].macs
+    assert costs["silence"].crossed_bytes <= costs["keyword"].crossed_bytes
+
+
+def test_a_plain_network_can_be_taught_too():
+    lesson = Lesson(width=4, at=(), windows=1000, epochs=2, rounds=0, hours=0.1, false_alarms_per_hour=60.0)
+    found = teach(MATERIAL, "tick", lesson, progress=False)
+    assert len(found.net.stages) == 1
+    assert found.reached == (1.0,)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"at": (5, 2)}, r"gates behind the blocks \(5, 2\) came: up to two of 1 to 8, in their order"),
+        ({"at": (1, 2, 3)}, "up to two of 1 to 8"),
+        ({"epochs": 0}, "epochs = 0 came: it is 1 or more"),
+        ({"hours": 0.0}, "hours of streams and false alarms an hour more than 0"),
+    ],
+)
+def test_lessons_that_make_no_sense(fields, text):
+    with pytest.raises(DataError, match=text):
+        Lesson(**fields)
+
+
+def penstock(*arguments: str, **how) -> subprocess.CompletedProcess:
+    code = "from penstock.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False, **how)
+
+
+@pytest.fixture(scope="module")
+def wav(stream, tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("recordings") / "stream.wav"
+    soundfile.write(file, stream.samples, 16_000)
+    return file
+
+
+def test_the_command_hears_a_recording_a_pipe_and_another_rate(folder, stream, wav, tmp_path):
+    wanted = [round(event.heard_s, 4) for event in hear(Bundle.read(folder), stream).events]
+    assert wanted
+    done = penstock("listen", str(folder), str(wav), "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    assert [line["heard_s"] for line in lines if line["kind"] == "heard"] == wanted
+    assert sum(line["kind"] == "ended" for line in lines) == len(wanted)
+    assert lines[-1]["kind"] == "end"
+    assert lines[-1]["reached"][0] == lines[-1]["windows"]
+    piped = penstock("listen", str(folder), "-", "--json", input=stream.samples.tobytes())
+    assert [json.loads(text) for text in piped.stdout.splitlines()][:-1] == lines[:-1]
+    twice = np.repeat(stream.samples[: 60 * 16_000, None], 2, axis=1)
+    soundfile.write(tmp_path / "stereo.flac", twice, 16_000)
+    stereo = penstock("listen", str(folder), str(tmp_path / "stereo.flac"))
+    text = stereo.stdout.decode()
+    assert stereo.returncode == 0, stereo.stderr
+    assert "tick" in text
+    assert "reached stage 3" in text
+    assert "multiply-accumulates were done" in text
+
+
+def test_ctrl_c_ends_cleanly(folder, stream):
+    code = "from penstock.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "listen", str(folder), "-", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdin.write(stream.samples[: 60 * 16_000].tobytes())
+    process.stdin.flush()
+    first = json.loads(process.stdout.readline())  # it is told at once, while the pipe is still open
+    assert first["kind"] == "heard"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    assert errors == b""
+    assert json.loads(out.splitlines()[-1])["kind"] == "end"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("nowhere.wav",), 1, "nowhere.wav"),
+        ((), 2, "give a recording, - for standard input, or --microphone: one of them"),
+        (("x.wav", "--microphone"), 2, "one of them"),
+        (("x.wav", "--threshold", "nan"), 1, "--threshold nan is not possible"),
+    ],
+)
+def test_what_cannot_be_listened_to(folder, arguments, code, text, tmp_path):
+    done = penstock("listen", str(folder), *arguments, cwd=tmp_path)
+    assert done.returncode == code
+    assert text in done.stderr.decode()
+
+
+def test_broken_sound_is_heard_as_far_as_it_is_sound(folder, stream, tmp_path):
+    samples = stream.samples[: 40 * 16_000].astype(np.float32) / 32768
+    samples[5 * 16_000 : 6 * 16_000] = np.nan
+    samples[10 * 16_000 : 11 * 16_000] *= 40
+    soundfile.write(tmp_path / "broken.wav", samples, 16_000, subtype="FLOAT")
+    done = penstock("listen", str(folder), str(tmp_path / "broken.wav"))
+    assert done.returncode == 0, done.stderr
+    assert "1 gaps: 0 samples lost, 16,000 that are no numbers" in done.stdout.decode()
+    assert "of the samples are at full scale: clipped?" in done.stdout.decode()
+    soundfile.write(tmp_path / "short.wav", samples[:800], 16_000)
+    short = penstock("listen", str(folder), str(tmp_path / "short.wav"))
+    assert "shorter than one window: nothing was judged" in short.stdout.decode()
+    for name, odd in {
+        "silence": np.zeros(20 * 16_000, np.int16),
+        "square": np.tile(np.repeat(np.array([32767, -32768], np.int16), 50), 3200),
+    }.items():
+        soundfile.write(tmp_path / f"{name}.wav", odd, 16_000)
+        heard_nothing = penstock("listen", str(folder), str(tmp_path / f"{name}.wav"))
+        assert "0 events in" in heard_nothing.stdout.decode(), name
