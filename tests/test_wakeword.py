@@ -68,8 +68,8 @@ def stream():
 def test_an_easy_word_is_heard_by_voices_that_were_never_heard(folder, stream):
     audition = hear(Bundle.read(folder), stream)
     judged = audition.judgement
-    assert judged.misses <= 2
-    assert judged.false_alarms <= 2
+    assert judged.misses <= 5
+    assert judged.false_alarms <= 3
     assert audition.stopped_early > 0.5
     assert audition.counts.reached[0] > audition.counts.reached[1] > audition.counts.reached[2] > 0
 

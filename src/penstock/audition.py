@@ -6,24 +6,29 @@ the score of every window, the events, how many windows reached each stage, and 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.bundle import Bundle
 from penstock.chain import Chain
-from penstock.data.composed import Composed, Recipe, compose
+from penstock.data.composed import Composed, Recipe, compose, mlperf_tiny
 from penstock.data.material import Material
-from penstock.judging import Judgement, Trial, judge
+from penstock.judging import Judgement, Point, Trial, det, judge
 from penstock.listener import Counts, Listener, hearing_of
 from penstock.listening.decision import Decision, Event, alarms, smooth
 from penstock.manifest import Manifest
 
 BLOCK = 1600
 """Samples at a time: 100 ms, as a microphone gives them."""
+
+THRESHOLDS = tuple(np.linspace(-9.9, 9.9, 199).round(1).tolist())
+"""That a curve is drawn over."""
 
 SITUATIONS: Mapping[str, Mapping[str, float]] = {
     "silence": {"silence": 1.0},
@@ -137,3 +142,103 @@ def _upkeep(manifest: Manifest, heard: Sequence[Audition]) -> Upkeep:
         crossed_bytes=sum(one.counts.crossed_bytes(manifest) for one in heard) / seconds,
         reached=tuple(sum(one.counts.reached[i] for one in heard) / windows for i in range(len(manifest.stages))),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """All that is known of a bundle after it was heard out.
+
+    Attributes:
+        tiny: heard of a stream as MLPerf Tiny has it.
+        long: heard of hours of other words, noise and silence, with every clip of the word once.
+        points: of the threshold, on the long stream.
+        seconds: that the long stream took, the best of several times.
+        upkeep: what a second costs in each situation.
+    """
+
+    tiny: Audition
+    long: Audition
+    points: tuple[Point, ...]
+    seconds: float
+    upkeep: Mapping[str, Upkeep]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "threshold": hearing_of(self.long.manifest).decision.threshold,
+            "tiny": _plain(self.tiny.judgement),
+            "long": {
+                **_plain(self.long.judgement),
+                "stopped_early": self.long.stopped_early,
+                "macs_per_s": self.long.counts.macs(self.long.manifest) / self.long.stream.seconds,
+                "crossed_bytes_per_s": self.long.counts.crossed_bytes(self.long.manifest) / self.long.stream.seconds,
+                "seconds_per_hour": self.seconds / self.long.stream.seconds * 3600,
+            },
+            "points": [
+                [point.threshold, point.judgement.misses, point.judgement.false_alarms] for point in self.points
+            ],
+            "upkeep": {name: asdict(cost) for name, cost in self.upkeep.items()},
+        }
+
+
+def examine(
+    bundles: Mapping[str, Bundle],
+    of: Material,
+    word: str,
+    *,
+    hours: float = 1.75,
+    seed: int = 0,
+    repeats: int = 3,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Examination]:
+    """Hear bundles out on the same streams, in turns.
+
+    Args:
+        of: test material: voices that nobody was trained or calibrated on.
+        hours: of the long stream.
+        repeats: of all that is timed; the best counts.
+        say: is told what goes on.
+    """
+    times = len(of.words[word])
+    tiny = compose(replace(mlperf_tiny(word), times=min(50, times)), of, seed)
+    say(f"{tiny.seconds:,.0f} s as MLPerf Tiny has them")
+    heard_tiny = {name: hear(bundle, tiny) for name, bundle in bundles.items()}
+    long = compose(Recipe(hours * 3600, word, times), of, seed + 1)
+    seconds = dict.fromkeys(bundles, math.inf)
+    heard_long: dict[str, Audition] = {}
+    for number in range(repeats):
+        say(f"{hours:g} h of other words, noise and silence, {number + 1} of {repeats} times")
+        for name, bundle in bundles.items():
+            heard_long[name] = hear(bundle, long)
+            seconds[name] = min(seconds[name], heard_long[name].seconds)
+    say("what a second costs")
+    costs = {
+        name: upkeep(bundles, [stream], repeats=repeats)
+        for name, stream in situations(of, word, seconds=120.0, seed=seed + 2)
+    }
+    return {
+        name: Examination(
+            heard_tiny[name],
+            heard_long[name],
+            tuple(det([heard_long[name].trial()], THRESHOLDS)),
+            seconds[name],
+            {situation: found[name] for situation, found in costs.items()},
+        )
+        for name in bundles
+    }
+
+
+def _plain(judged: Judgement) -> dict[str, Any]:
+    plain = asdict(judged)
+    del plain["latencies_s"]
+    heard = judged.hits > 0
+    return {
+        **plain,
+        "spoken": judged.spoken,
+        "miss_rate": judged.miss_rate,
+        "miss_interval": list(judged.miss_interval()),
+        "false_alarms_per_hour": judged.false_alarms_per_hour,
+        "false_alarm_interval": list(judged.false_alarm_interval()),
+        "median_latency_s": judged.median_latency_s if heard else None,
+        "p95_latency_s": judged.p95_latency_s if heard else None,
+    }

@@ -8,7 +8,7 @@ import sys
 import torch  # noqa: F401 - missing, it is named first
 import typer
 
-from penstock.cli import data, demo, experiments, networks, wakeword
+from penstock.cli import data, demo, experiments, judge, networks, wakeword
 from penstock.cli.device import COMMANDS
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ app.command()(networks.evaluate)
 app.command()(networks.export)
 for _name, _command in COMMANDS.items():  # parsed elsewhere, and listed here
     app.command(_name, help=_command.__doc__)(lambda: None)
+app.command()(judge.judge)
 app.command()(experiments.reproduce)
 app.command()(experiments.sweep)
 app.command("results")(experiments.page)

@@ -9,14 +9,14 @@ import math
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from penstock.bundle import Bundle
 from penstock.cli.parsing import missing, parser_of
-from penstock.errors import DataError
+from penstock.errors import DataError, PenstockError
 from penstock.listener import SILENT, Chunk, Counts, Heard, Listener, hearing_of, listen_over
 from penstock.listening.decision import Event
 from penstock.listening.front import Sensor
@@ -50,7 +50,7 @@ def listen(arguments: Sequence[str]) -> None:
     began = time.perf_counter()
     if given.islands is None:
         listener = Listener(bundle, threads=given.threads)
-        counts = _heard(listener.listen(blocks), show, lambda: listener.counts)
+        counts = _heard(listener.listen(blocks), show, lambda: listener.counts, began)
     else:
         counts = asyncio.run(_over_islands(bundle.manifest, given, blocks, show))
     show.end(counts, time.perf_counter() - began)
@@ -94,18 +94,18 @@ def _blocks(given: argparse.Namespace, rate_hz: int) -> Iterator[Chunk]:
     return recording(Path(given.recording), rate_hz, block=block)
 
 
-def _heard(heard: Iterator[Heard], show: _Lines | _Screen, counts: Any) -> Counts:
+def _heard(heard: Iterator[Heard], show: _Lines | _Screen, counts: Callable[[], Counts], began: float) -> Counts:
     """Show all that is heard, until the end or Ctrl-C; what was heard before an error is shown before it."""
     try:
         for one in heard:
             show.window(one)
     except KeyboardInterrupt:
         show.interrupted()
-    except BaseException:
-        show.clear()
+    except PenstockError:  # such as a file that is cut short: said when all that is there was heard
+        if counts().windows:
+            show.end(counts(), time.perf_counter() - began)
         raise
-    found: Counts = counts()
-    return found
+    return counts()
 
 
 async def _over_islands(

@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rich.table import Table
 
+from penstock.audition import Upkeep
 from penstock.errors import DataError
 from penstock.judging import CONFIDENCE, SLACK_S, Judgement, Point, Spoken, pair
 from penstock.report.plots import NEGATIVE, NEUTRAL, POSITIVE, write_figure
-from penstock.report.tables import table_of
+from penstock.report.tables import percent, table_of
 
 COLORS = (POSITIVE, NEGATIVE, "#2a8f5b", "#7b4fa3")
 HIT, FALSE = "#2a8f5b", "#c22f2f"
@@ -300,3 +301,16 @@ def _check_trace(
                 f"{name} of shape {shape} came for times of shape {np.shape(times_s)}: give one value a window, and "
                 "at least two windows."
             )
+
+
+def upkeep_table(costs: Mapping[str, Mapping[str, Upkeep]]) -> Table:
+    """Return what a second of sound costs each bundle, in each situation."""
+    title = "What a second of sound costs"
+    table = table_of("bundle", "sound", ">million MACs", ">ms", ">bytes crossed", "windows at each stage", title=title)
+    for name, found in costs.items():
+        for situation, cost in found.items():
+            reached = " ".join(percent(share) for share in cost.reached)
+            table.add_row(
+                name, situation, f"{cost.macs / 1e6:.2f}", f"{cost.ms:.2f}", f"{cost.crossed_bytes:,.0f}", reached
+            )
+    return table
