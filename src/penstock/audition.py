@@ -44,7 +44,7 @@ class Audition:
     """What a bundle heard of a stream.
 
     Attributes:
-        times_s, scores: of each window: its end, and the log-odds of the word.
+        times_s, scores, stopped_at: of each window: its end, the log-odds of the word, and which gate stopped it.
         events: as they began.
         counts: windows that reached each stage.
         seconds: that it took.
@@ -54,6 +54,7 @@ class Audition:
     stream: Composed
     times_s: npt.NDArray[np.float64]
     scores: npt.NDArray[np.float64]
+    stopped_at: npt.NDArray[np.int64]
     events: tuple[Event, ...]
     counts: Counts
     seconds: float
@@ -86,15 +87,26 @@ def hear(bundle: Bundle, stream: Composed, *, chain: Chain | None = None) -> Aud
     listener = Listener(bundle, chain=chain)
     times: list[float] = []
     scores: list[float] = []
+    stopped: list[int] = []
     events: list[Event] = []
     began = time.perf_counter()
     for start in range(0, len(stream.samples), BLOCK):
         for heard in listener.push(stream.samples[start : start + BLOCK]):
             times.append(heard.time_s)
             scores.append(heard.scores[0])
+            stopped.append(heard.stopped_at)
             events += [event for event in heard.events if not event.over]
     seconds = time.perf_counter() - began
-    return Audition(bundle.manifest, stream, np.array(times), np.array(scores), tuple(events), listener.counts, seconds)
+    return Audition(
+        bundle.manifest,
+        stream,
+        np.array(times),
+        np.array(scores),
+        np.array(stopped),
+        tuple(events),
+        listener.counts,
+        seconds,
+    )
 
 
 @dataclass(frozen=True)
@@ -186,7 +198,7 @@ def examine(
     of: Material,
     word: str,
     *,
-    hours: float = 1.75,
+    hours: float = 4.0,
     seed: int = 0,
     repeats: int = 3,
     say: Callable[[str], None] = lambda text: None,

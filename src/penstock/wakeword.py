@@ -67,7 +67,7 @@ class Lesson:
 
     width: int = 24
     at: tuple[int, ...] = (2, 5)
-    windows: int = 60_000
+    windows: int = 80_000
     epochs: int = 7
     rounds: int = 1
     alpha: float = 0.4
@@ -75,7 +75,7 @@ class Lesson:
     max_positive_loss: float = 0.03
     confidence: float = 0.95
     false_alarms_per_hour: float = 0.25
-    hours: float = 4.0
+    hours: float = 6.0
     sense: LogMel = LogMel()
     frames: int = 49
     hop: int = 5

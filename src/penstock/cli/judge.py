@@ -25,11 +25,11 @@ def judge(
     part: Annotated[
         str, typer.Option(help="Whose voices: test, or validation while you are still choosing something.")
     ] = "test",
-    hours: Annotated[float, typer.Option(help="Of the long stream.")] = 1.75,
+    hours: Annotated[float, typer.Option(help="Of the long stream.")] = 4.0,
     seed: Annotated[int, typer.Option(help="Another seed composes other streams.")] = 0,
     repeats: Annotated[int, typer.Option(min=1, help="Of what is timed; the best counts.")] = 3,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all of it here, as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw misses against false alarms here, as .png or .svg.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw misses against false alarms here, as a PNG.")] = None,
     subset: Annotated[bool, typer.Option("--subset", help="Let Speech Commands lack clips that it lists.")] = False,
     as_json: AsJson = False,
 ) -> None:

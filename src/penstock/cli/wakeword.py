@@ -39,19 +39,19 @@ def wakeword(
     width: Annotated[
         int, typer.Option(help="Channels of the first block; twice as wide takes four times as long.")
     ] = 24,
-    windows: Annotated[int, typer.Option(help="Windows to learn from, drawn from the clips.")] = 60_000,
+    windows: Annotated[int, typer.Option(help="Windows to learn from, drawn from the clips.")] = 80_000,
     epochs: Annotated[int, typer.Option(help="How often they are gone through.")] = 7,
     rounds: Annotated[int, typer.Option(help="Of learning from what sounds most like the word in streams.")] = 1,
     max_positive_loss: Annotated[
         float, typer.Option(help="The share of the word's windows that gates may stop.")
     ] = 0.03,
     false_alarms: Annotated[float, typer.Option(help="False alarms an hour that the threshold is chosen for.")] = 0.25,
-    hours: Annotated[float, typer.Option(help="Of streams with held-out voices that it is chosen on.")] = 4.0,
+    hours: Annotated[float, typer.Option(help="Of streams with held-out voices that it is chosen on.")] = 6.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bundle.")] = 0,
     folder: Annotated[
         Path | None, typer.Option(help="For logs and checkpoints. A killed training goes on when started again.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw misses against false alarms here, as .png or .svg.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw misses against false alarms here, as a PNG.")] = None,
     subset: Annotated[bool, typer.Option("--subset", help="Let Speech Commands lack clips that it lists.")] = False,
     as_json: AsJson = False,
 ) -> None:

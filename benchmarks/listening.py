@@ -1,0 +1,153 @@
+"""The figures of listening: two networks taught alike, one with gates and one without, heard out on test voices.
+
+    make listening speech=FOLDER     teach both (what is there is not taught again), hear them out, write the results
+    make listening-page              docs/listening.md out of the results
+
+Everything is chosen on voices for training and validation; test voices are read by `measure` alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.figures import Figure
+from penstock.audition import Audition, Examination, examine
+from penstock.bundle import Bundle
+from penstock.data.material import material
+from penstock.files import write_atomically
+from penstock.judging import miss_rate_at
+from penstock.listener import hearing_of
+from penstock.listening.decision import smooth
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "listening.json"
+HEARD = ROOT / "results" / "listening-heard.json"
+RUNS = ROOT / "runs" / "listening"
+WORD = "marvin"
+HOURS = 4.0
+SEED = 2026
+LESSONS: dict[str, tuple[str, ...]] = {"gated": (), "plain": ("--gates", "none")}
+"""What differs between the two."""
+
+
+def main() -> None:
+    """Teach, measure, write."""
+    parser = argparse.ArgumentParser(prog="make listening", description=__doc__)
+    parser.add_argument("speech", type=Path, help="the folder of Speech Commands")
+    speech = parser.parse_args().speech
+    taught = {name: _taught(name, speech) for name in LESSONS}
+    measure(speech, taught)
+
+
+def _taught(name: str, speech: Path) -> dict[str, Any]:
+    """Return what the command said of a lesson, carrying it out if nobody has."""
+    said = RUNS / f"{name}.json"
+    if not said.exists():
+        command = [sys.executable, "-c", "from penstock.cli import main; main()", "train", "wakeword"]
+        command += ["--word", WORD, "--data", str(speech), "-o", str(RUNS / name), *LESSONS[name]]
+        command += ["--folder", str(RUNS / f"{name}-run"), "--json"]
+        RUNS.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        write_atomically(said, done.stdout)
+    return json.loads(said.read_text())  # type: ignore[no-any-return]
+
+
+def measure(speech: Path, taught: dict[str, dict[str, Any]]) -> None:
+    """Hear both out on test voices, and write the results."""
+    bundles = {name: Bundle.read(RUNS / name) for name in LESSONS}
+    found = examine(bundles, material(speech, WORD)["test"], WORD, hours=HOURS, seed=SEED, say=print)
+    rows = figures(found["gated"], found["plain"], taught["gated"]["seconds"])
+    plain = [
+        {
+            "figure": row.figure,
+            "value": row.value,
+            "reach": f"{row.relation} {row.reach:g}",
+            "holds": row.holds,
+            "measured": date.today().isoformat(),
+            **({"details": row.details} if row.details else {}),
+        }
+        for row in rows
+    ]
+    heard = {
+        "word": WORD,
+        "hours": HOURS,
+        "taught": taught,
+        "heard": {name: one.to_json() for name, one in found.items()},
+        "minute": _minute(found["gated"].tiny),
+    }
+    write_atomically(RESULTS, (json.dumps(plain, indent=1) + "\n").encode())
+    write_atomically(HEARD, (json.dumps(heard, indent=1) + "\n").encode())
+    for row in rows:
+        print(f"{row.figure}: {row.value:.4g} ({row.relation} {row.reach:g}) {'holds' if row.holds else 'MISSED'}")
+
+
+def figures(gated: Examination, plain: Examination, taught_s: float) -> list[Figure]:
+    """Return what is asked for, each with what it is to reach."""
+    tiny, long = gated.tiny.judgement, gated.long.judgement
+    macs = [one.long.counts.macs(one.long.manifest) for one in (gated, plain)]
+    hour_s = gated.seconds / gated.long.stream.seconds * 3600
+    missed = [miss_rate_at(one.points, 0.5) for one in (gated, plain)]
+    cut = {"misses": tiny.misses, "spoken": tiny.spoken, "false_alarms": tiny.false_alarms}
+    return [
+        Figure(f"MLPerf Tiny's stream, 1,200 s: words missed of {tiny.spoken}", tiny.misses, "<=", 3, cut),
+        Figure("MLPerf Tiny's stream, 1,200 s: false alarms", tiny.false_alarms, "<=", 1),
+        Figure(f"{HOURS:g} h of test voices: false alarms an hour", long.false_alarms_per_hour, "<=", 0.5),
+        Figure(f"{HOURS:g} h of test voices: share of {long.spoken} words missed", long.miss_rate, "<=", 0.05),
+        Figure("windows of that stream that a gate stops before the last stage", gated.long.stopped_early, ">=", 0.95),
+        Figure(
+            "compute a second of sound, gated / plain: multiply-accumulates",
+            macs[0] / macs[1],
+            "<=",
+            0.45,
+            {"macs_per_s": [count / gated.long.stream.seconds for count in macs]},
+        ),
+        Figure(
+            "compute a second of sound, gated / plain: time, with the front end",
+            gated.seconds / plain.seconds,
+            "<=",
+            0.45,
+        ),
+        Figure("one hour of sound on one core, in seconds", hour_s, "<=", 36),
+        Figure(
+            "missed at 0.5 false alarms an hour, gated - plain",
+            missed[0] - missed[1],
+            "<=",
+            0,
+            {"gated": missed[0], "plain": missed[1]},
+        ),
+        Figure("minutes that the lesson took", taught_s / 60, "<=", 20),
+    ]
+
+
+def _minute(heard: Audition, length_s: float = 60.0) -> dict[str, Any]:
+    """Return the minute with the most words, window by window, to be drawn."""
+    decision = hearing_of(heard.manifest).decision
+    starts = np.arange(0, heard.stream.seconds - length_s, 5)
+    words = np.array([truth.begin_s for truth in heard.stream.truths])
+    start = max(starts, key=lambda first: int(((words > first + 1) & (words < first + length_s - 2)).sum()))
+    inside = (heard.times_s >= start) & (heard.times_s < start + length_s)
+    return {
+        "start_s": float(start),
+        "threshold": decision.threshold,
+        "times_s": heard.times_s[inside].round(3).tolist(),
+        "smoothed": smooth(heard.scores, decision.smoothing)[inside].round(3).tolist(),
+        "stopped_at": heard.stopped_at[inside].tolist(),
+        "truths": [
+            [round(truth.begin_s, 3), round(truth.end_s, 3)]
+            for truth in heard.stream.truths
+            if start <= truth.begin_s < start + length_s
+        ],
+        "alarms": [round(event.heard_s, 3) for event in heard.events if start <= event.heard_s < start + length_s],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""docs/listening.md and its pictures, out of results/listening.json and results/listening-heard.json.
+
+No figure in it is written by hand: `make listening-page`.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.listening import HEARD, RESULTS, ROOT
+from penstock.judging import Judgement, Point, Spoken, hours_needed
+from penstock.report.listening import det_plot, rate, trace_plot
+from penstock.report.tables import percent
+
+PAGE = ROOT / "docs" / "listening.md"
+PICTURES = ROOT / "docs" / "listening"
+
+
+def main() -> None:
+    """Write the page and its pictures."""
+    rows, heard = json.loads(RESULTS.read_text()), json.loads(HEARD.read_text())
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    _draw(heard, PICTURES)
+    PAGE.write_text(page(rows, heard))
+
+
+def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
+    """Return the page."""
+    word, hours = heard["word"], heard["hours"]
+    held = sum(row["holds"] for row in rows)
+    return (
+        "\n\n".join(
+            [
+                "# Listening",
+                "<!-- made by `make listening-page` from results/listening*.json: do not edit by hand -->",
+                _text(
+                    f"A wake word, `{word}`, taught by `penstock train wakeword` from a subset of Speech Commands, and heard "
+                    "out on streams that are composed from clips and noise of people who were in no training and no choice. "
+                    "The plain network is the same lesson without gates. "
+                    f"Of {len(rows)} figures {held} hold."
+                ),
+                _table(
+                    ("figure", ">value", ">reach", ""),
+                    [(row["figure"], _value(row), _reach(row["reach"]), _holds(row)) for row in rows],
+                ),
+                "![Misses against false alarms an hour](listening/det.png)",
+                _judged(heard),
+                _text(
+                    "Intervals are exact, at 95 %: of Clopper and Pearson for misses, of Garwood for false alarms. Latency "
+                    "counts from the end of the word to the alarm; it is below 0 where the word was known before it was over. "
+                    "To claim at most 0.5 false alarms an hour with 95 % confidence takes "
+                    f"{hours_needed(0.5):.1f} h without any, or {hours_needed(0.5, false_alarms=2):.1f} h with two. "
+                    f"{hours:g} h are composed here from fewer clips, so those of other words come more than once, in other "
+                    "noise."
+                ),
+                "## A minute of it",
+                "![A minute of the stream](listening/minute.png)",
+                "The score of the word, and below it what each gate lets pass.",
+                "## What a second of sound costs",
+                _costs(heard),
+                _text(
+                    "Milliseconds are those of one thread of the machine that measured, the front end included. Windows come "
+                    "ten a second."
+                ),
+                "## How it was done",
+                _how(heard),
+            ]
+        )
+        + "\n"
+    )
+
+
+def _text(text: str) -> str:
+    return textwrap.fill(text, width=120)
+
+
+def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [" | ".join(heading.removeprefix(">") for heading in headings)]
+    lines.append("|".join("---:" if heading.startswith(">") else "---" for heading in headings))
+    return "\n".join(f"| {line} |" for line in [*lines, *(" | ".join(row) for row in rows)])
+
+
+def _holds(row: dict[str, Any]) -> str:
+    return "holds" if row["holds"] else "**missed**"
+
+
+def _value(row: dict[str, Any]) -> str:
+    value = row["value"]
+    return f"{value:g}" if float(value).is_integer() else f"{value:.3f}"
+
+
+def _reach(text: str) -> str:
+    return text.replace("<=", "≤").replace(">=", "≥")
+
+
+def _judged(heard: dict[str, Any]) -> str:
+    streams = {"tiny": "1,200 s, as MLPerf Tiny has it", "long": f"{heard['hours']:g} h"}
+    rows = []
+    for name, one in heard["heard"].items():
+        for key, title in streams.items():
+            judged = one[key]
+            missed = " to ".join(percent(share) for share in judged["miss_interval"])
+            alarms = " to ".join(rate(per_hour) for per_hour in judged["false_alarm_interval"])
+            latency = f"{judged['median_latency_s']:.2f} s, {judged['p95_latency_s']:.2f} s" if judged["hits"] else ""
+            said = f"{judged['misses']} of {judged['spoken']}"
+            rows.append((name, title, said, missed, rate(judged["false_alarms_per_hour"]), alarms, latency))
+    headings = ("", "stream", ">missed", "", ">false alarms an hour", "", ">latency, median and 95 %")
+    return _table(headings, rows)
+
+
+def _costs(heard: dict[str, Any]) -> str:
+    rows = []
+    for situation in heard["heard"]["gated"]["upkeep"]:
+        for name, one in heard["heard"].items():
+            cost = one["upkeep"][situation]
+            reached = " · ".join(percent(share) for share in cost["reached"])
+            numbers = (f"{cost['macs'] / 1e6:.2f}", f"{cost['ms']:.2f}", f"{cost['crossed_bytes']:,.0f}")
+            rows.append((situation, name, *numbers, reached))
+    headings = ("sound", "network", ">million MACs", ">ms", ">bytes between stages", "windows at each stage")
+    return _table(headings, rows)
+
+
+def _how(heard: dict[str, Any]) -> str:
+    points = [
+        f"{name}: taught in {said['seconds'] / 60:.1f} min; threshold {said['threshold']:g}, chosen on "
+        f"{said['hours']:g} h of validation streams, where it missed {said['misses']} of {said['spoken']} words with "
+        f"{said['false_alarms']} false alarms."
+        for name, said in heard["taught"].items()
+    ]
+    points += [
+        "Gates are calibrated on validation voices; hard negatives come from streams of training voices.",
+        "Streams: scenes of silence, of noise, and of speech in noise at 5 to 30 dB, all drawn from a seed "
+        "(`penstock.data.composed`).",
+        "To make it again: `make listening speech=FOLDER`, then `make listening-page`.",
+    ]
+    return "\n".join(textwrap.fill(f"- {point}", width=120, subsequent_indent="  ") for point in points)
+
+
+def _draw(heard: dict[str, Any], folder: Path) -> None:
+    curves, chosen = {}, {}
+    for name, one in heard["heard"].items():
+        spoken, hours = one["long"]["spoken"], one["long"]["hours"]
+        curves[name] = [
+            Point(threshold, Judgement(spoken - missed, missed, alarms, hours, (0.0,) * (spoken - missed)))
+            for threshold, missed, alarms in one["points"]
+        ]
+        judged = one["long"]
+        at = Judgement(judged["hits"], judged["misses"], judged["false_alarms"], hours, (0.0,) * judged["hits"])
+        chosen[name] = Point(one["threshold"], at)
+    det_plot(curves, folder / "det.png", chosen=chosen, per_hour=0.5)
+    minute = heard["minute"]
+    stopped = np.array(minute["stopped_at"])
+    names = ("speech?", f"{heard['word']}?")
+    trace_plot(
+        np.array(minute["times_s"]),
+        np.array(minute["smoothed"]),
+        minute["threshold"],
+        [Spoken(*truth) for truth in minute["truths"]],
+        minute["alarms"],
+        folder / "minute.png",
+        {name: (stopped == -1) | (stopped > i) for i, name in enumerate(names)},
+    )
+
+
+if __name__ == "__main__":
+    main()
