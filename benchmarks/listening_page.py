@@ -33,46 +33,42 @@ def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
     """Return the page."""
     word, hours = heard["word"], heard["hours"]
     held = sum(row["holds"] for row in rows)
-    return (
-        "\n\n".join(
-            [
-                "# Listening",
-                "<!-- made by `make listening-page` from results/listening*.json: do not edit by hand -->",
-                _text(
-                    f"A wake word, `{word}`, taught by `penstock train wakeword` from a subset of Speech Commands, and heard "
-                    "out on streams that are composed from clips and noise of people who were in no training and no choice. "
-                    "The plain network is the same lesson without gates. "
-                    f"Of {len(rows)} figures {held} hold."
-                ),
-                _table(
-                    ("figure", ">value", ">reach", ""),
-                    [(row["figure"], _value(row), _reach(row["reach"]), _holds(row)) for row in rows],
-                ),
-                "![Misses against false alarms an hour](listening/det.png)",
-                _judged(heard),
-                _text(
-                    "Intervals are exact, at 95 %: of Clopper and Pearson for misses, of Garwood for false alarms. Latency "
-                    "counts from the end of the word to the alarm; it is below 0 where the word was known before it was over. "
-                    "To claim at most 0.5 false alarms an hour with 95 % confidence takes "
-                    f"{hours_needed(0.5):.1f} h without any, or {hours_needed(0.5, false_alarms=2):.1f} h with two. "
-                    f"{hours:g} h are composed here from fewer clips, so those of other words come more than once, in other "
-                    "noise."
-                ),
-                "## A minute of it",
-                "![A minute of the stream](listening/minute.png)",
-                "The score of the word, and below it what each gate lets pass.",
-                "## What a second of sound costs",
-                _costs(heard),
-                _text(
-                    "Milliseconds are those of one thread of the machine that measured, the front end included. Windows come "
-                    "ten a second."
-                ),
-                "## How it was done",
-                _how(heard),
-            ]
-        )
-        + "\n"
-    )
+    parts = [
+        "# Listening",
+        "<!-- made by `make listening-page` from results/listening*.json: do not edit by hand -->",
+        _text(
+            f"A wake word, `{word}`, taught by `penstock train wakeword` from a subset of Speech Commands, and heard "
+            "out on streams that are composed from clips and noise of people who were in no training and no choice. "
+            "The plain network is the same lesson without gates. "
+            f"Of {len(rows)} figures {held} hold."
+        ),
+        _table(
+            ("figure", ">value", ">reach", ""),
+            [(row["figure"], _value(row), _reach(row["reach"]), _holds(row)) for row in rows],
+        ),
+        "![Misses against false alarms an hour](listening/det.png)",
+        _judged(heard),
+        _text(
+            "Intervals are exact, at 95 %: of Clopper and Pearson for misses, of Garwood for false alarms. Latency "
+            "counts from the end of the word to the alarm; it is below 0 where the word was known before it was over. "
+            "To claim at most 0.5 false alarms an hour with 95 % confidence takes "
+            f"{hours_needed(0.5):.1f} h without any, or {hours_needed(0.5, false_alarms=2):.1f} h with two. "
+            f"{hours:g} h are composed here from fewer clips, so those of other words come more than once, in other "
+            "noise."
+        ),
+        "## A minute of it",
+        "![A minute of the stream](listening/minute.png)",
+        "The score of the word, and below it what each gate lets pass.",
+        "## What a second of sound costs",
+        _costs(heard),
+        _text(
+            "Milliseconds are those of one thread of the machine that measured, the front end included. Windows come "
+            "ten a second."
+        ),
+        "## How it was done",
+        _how(heard),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def _text(text: str) -> str:
