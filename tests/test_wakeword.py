@@ -165,6 +165,48 @@ def test_the_command_hears_a_recording_a_pipe_and_another_rate(folder, stream, w
     assert "multiply-accumulates were done" in text
 
 
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory) -> Path:
+    """The same voices as a folder of clips, in parts of their own, with noise beside them."""
+    root = tmp_path_factory.mktemp("clips")
+    for part, of in MATERIAL.items():
+        for word, inside in of.words.items():
+            (root / part / word).mkdir(parents=True)
+            for i, clip in enumerate(inside):
+                soundfile.write(root / part / word / f"{i}.wav", clip.samples, 16_000)
+    (root / "_background_noise_").mkdir()
+    soundfile.write(root / "_background_noise_" / "hiss.wav", MATERIAL["train"].noises[0], 16_000)
+    return root
+
+
+def test_the_commands_teach_and_judge(clips, tmp_path):
+    options = ("--width", "4", "--windows", "1000", "--epochs", "2", "--rounds", "0", "--hours", "0.1")
+    lesson = ("train", "wakeword", "--word", "tick", "--data", str(clips), "-o", str(tmp_path / "tick"), *options)
+    done = penstock(*lesson, "--false-alarms", "99", "--json", "--plot", str(tmp_path / "det.png"))
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["classes"] == ["background", "tick", "hiss", "hum", "tock"]
+    assert len(said["reached"]) == 3
+    assert (tmp_path / "det.png").stat().st_size > 10_000
+    judged = penstock(
+        "judge", str(tmp_path / "tick"), "--data", str(clips), "--hours", "0.1", "--repeats", "1", "--json"
+    )
+    assert judged.returncode == 0, judged.stderr
+    found = json.loads(judged.stdout)["tick"]
+    assert found["tiny"]["spoken"] == found["long"]["spoken"] == 30
+    assert found["tiny"]["hours"] == pytest.approx(1 / 3)
+    assert set(found["upkeep"]) == {"silence", "noise", "speech", "keyword"}
+    assert [row[0] for row in found["points"]] == sorted(row[0] for row in found["points"])
+    for arguments, text in (
+        (("train", "wakeword", "--word", "tack", "--data", str(clips), "-o", "x"), "has no folder 'tack'"),
+        (("train", "wakeword", "--word", "tick", "--data", str(clips), "-o", "x", "--gates", "a"), "--gates a is not"),
+        (("judge", str(tmp_path / "tick"), "--data", str(clips), "--part", "train"), "--part train is not known"),
+    ):
+        refused = penstock(*arguments)
+        assert refused.returncode == 1
+        assert text in refused.stderr.decode()
+
+
 def test_ctrl_c_ends_cleanly(folder, stream):
     code = "from penstock.cli import main; main()"
     process = subprocess.Popen(
