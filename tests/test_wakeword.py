@@ -16,6 +16,7 @@ from penstock.bundle import Bundle
 from penstock.data.composed import Recipe, compose
 from penstock.data.material import Material, heard
 from penstock.errors import DataError
+from penstock.fleet import Fleet
 from penstock.judging import judge_at
 from penstock.mfcc import LogMel
 from penstock.wakeword import Lesson, hard_negatives, teach, trace, trial
@@ -163,6 +164,15 @@ def test_the_command_hears_a_recording_a_pipe_and_another_rate(folder, stream, w
     assert "tick" in text
     assert "reached stage 3" in text
     assert "multiply-accumulates were done" in text
+
+
+def test_the_command_hears_over_islands_what_it_hears_alone(folder, wav):
+    alone = penstock("listen", str(folder), str(wav), "--json").stdout.splitlines()
+    with Fleet(folder) as fleet:
+        done = penstock("listen", str(folder), str(wav), "--json", "--islands", fleet.address)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:-1] == alone[:-1]
+    assert json.loads(done.stdout.splitlines()[-1])["reached"] == json.loads(alone[-1])["reached"]
 
 
 @pytest.fixture(scope="module")
