@@ -21,7 +21,16 @@ from penstock.judging import judge_at
 from penstock.mfcc import LogMel
 from penstock.wakeword import Lesson, hard_negatives, teach, trace, trial
 
-LESSON = Lesson(width=4, windows=2500, epochs=4, rounds=1, hours=0.2, false_alarms_per_hour=5.0, sense=LogMel(mels=16))
+LESSON = Lesson(
+    width=4,
+    windows=2500,
+    epochs=4,
+    rounds=1,
+    hours=0.2,
+    max_positive_loss=0.03,
+    false_alarms_per_hour=5.0,
+    sense=LogMel(mels=16),
+)
 
 
 def said(*hz: float, seed: int = 0) -> np.ndarray:
@@ -190,7 +199,20 @@ def clips(tmp_path_factory) -> Path:
 
 
 def test_the_commands_teach_and_judge(clips, tmp_path):
-    options = ("--width", "4", "--windows", "1000", "--epochs", "2", "--rounds", "0", "--hours", "0.1")
+    options = (
+        "--max-positive-loss",
+        "0.03",
+        "--width",
+        "4",
+        "--windows",
+        "1000",
+        "--epochs",
+        "2",
+        "--rounds",
+        "0",
+        "--hours",
+        "0.1",
+    )
     lesson = ("train", "wakeword", "--word", "tick", "--data", str(clips), "-o", str(tmp_path / "tick"), *options)
     done = penstock(*lesson, "--false-alarms", "99", "--json", "--plot", str(tmp_path / "det.png"))
     assert done.returncode == 0, done.stderr

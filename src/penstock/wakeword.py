@@ -72,7 +72,7 @@ class Lesson:
     rounds: int = 1
     alpha: float = 0.4
     beta: float = 0.1
-    max_positive_loss: float = 0.03
+    max_positive_loss: float = 0.01
     confidence: float = 0.95
     false_alarms_per_hour: float = 0.25
     hours: float = 6.0

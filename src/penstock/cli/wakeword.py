@@ -44,7 +44,7 @@ def wakeword(
     rounds: Annotated[int, typer.Option(help="Of learning from what sounds most like the word in streams.")] = 1,
     max_positive_loss: Annotated[
         float, typer.Option(help="The share of the word's windows that gates may stop.")
-    ] = 0.03,
+    ] = 0.01,
     false_alarms: Annotated[float, typer.Option(help="False alarms an hour that the threshold is chosen for.")] = 0.25,
     hours: Annotated[float, typer.Option(help="Of streams with held-out voices that it is chosen on.")] = 6.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bundle.")] = 0,
