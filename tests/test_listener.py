@@ -1,6 +1,7 @@
 """A listener is a loop over windows; gaps, silence and islands change nothing that was heard."""
 
 import asyncio
+import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -221,3 +222,16 @@ def test_a_damaged_hearing_is_refused(old, new, text):
     assert old in content
     with pytest.raises(BundleError, match=text):
         understand(content.replace(old, new), "x")
+
+
+def test_hours_take_no_more_memory_than_minutes():
+    ears, block = listener(), sound(1.0)
+    for _ in range(20):
+        list(ears.push(block))
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(300):
+        list(ears.push(block))
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 100_000  # 300 s of sound are 19 MB
