@@ -14,7 +14,7 @@ from penstock.bundle import Bundle
 from penstock.chain import Chain
 from penstock.delivery import Outbox
 from penstock.engines import Output
-from penstock.errors import BundleError
+from penstock.errors import BundleError, DataError
 from penstock.island import Island, Onward
 from penstock.links import MemoryLink
 from penstock.listener import SILENT, Listener, listen_over
@@ -22,7 +22,7 @@ from penstock.listening.decision import LIMIT, Decision, log_odds, smooth
 from penstock.listening.front import Sensor
 from penstock.listening.hearing import Hearing
 from penstock.manifest import Rule, Values, understand
-from penstock.mfcc import LogMel, features
+from penstock.mfcc import LogMel, Mfcc, features
 from penstock.source import Source
 from test_bundle import MANIFEST
 
@@ -130,16 +130,76 @@ def test_an_event_ends_at_a_gap_and_none_is_carried_over_it():
     assert [(e.heard_s, e.over) for e in behind] == [(first.heard_s, True)]
 
 
-def test_digital_silence_wakes_no_stage():
+@pytest.mark.parametrize("sense", [SENSE, Mfcc(mels=8, coefficients=8)])
+@pytest.mark.parametrize("block", [130, 1600, 32_000])
+def test_digital_silence_wakes_no_stage(sense, block):
     class Never:
         def run(self, x):
             raise AssertionError("a stage saw silence")
 
-    ears = Listener(BUNDLE, chain=Chain(BUNDLE, engines=(Never(),) * 3))
-    heard = list(ears.push(np.zeros(32_000, np.int16)))
+    bundle = replace(BUNDLE, manifest=replace(TWO_GATES, hearing=replace(HEARING, sense=sense)))
+    ears = Listener(bundle, chain=Chain(bundle, engines=(Never(),) * 3))
+    silence = np.zeros(32_000, np.int16)
+    heard = [h for start in range(0, 32_000, block) for h in ears.push(silence[start : start + block])]
     assert len(heard) == ears.counts.silent > 0
     assert {h.stopped_at for h in heard} == {SILENT}
     assert ears.counts.reached == [0, 0, 0]
+
+
+async def over_islands(blocks, heard):
+    """Listen over three islands in memory."""
+    links = [MemoryLink() for _ in range(3)]
+    tasks = []
+    for i in reversed(range(3)):
+        onward = None if i == 2 else Onward(links[i + 1].dial, Outbox(64))
+        island = Island(BUNDLE, i + 1, onward=onward, engine=ENGINES[i])
+        tasks.append(asyncio.ensure_future(island.run()))
+        links[i].there = island.meet
+    counted = []
+    try:
+        async with Source(TWO_GATES, links[0].dial) as source:
+            async for one in listen_over(TWO_GATES, source, blocks, counts=counted.append):
+                heard.append(one)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert counted[-1].windows >= len([h for h in heard if h.stopped_at > SILENT])
+
+
+async def in_blocks(samples, then=None):
+    for start in range(0, len(samples), 1600):
+        yield SimpleNamespace(samples=samples[start : start + 1600], lost=0)
+    if then is not None:
+        await then()
+
+
+def test_over_islands_all_is_heard_before_the_error_that_ends_the_blocks():
+    samples = sound(4.0, seed=2)
+    wanted = list(listener().push(samples))
+
+    async def cut():
+        raise DataError("the file is cut short")
+
+    heard = []
+    with pytest.raises(DataError, match="the file is cut short"):
+        asyncio.run(over_islands(in_blocks(samples, cut), heard))
+    assert [h.time_s for h in heard][: len(wanted)] == [h.time_s for h in wanted]
+    events = [e for h in heard for e in h.events]
+    assert sum(e.over for e in events) == sum(not e.over for e in events) > 0
+
+
+def test_over_islands_an_event_waits_for_no_more_sound():
+    samples = sound(4.0, seed=2)
+    wanted = list(listener().push(samples))
+    heard = []
+
+    async def stalled():
+        while len(heard) < len(wanted):  # all answers come while the stream stands still
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(over_islands(in_blocks(samples, stalled), heard), 30))
+    assert len(heard) >= len(wanted)
 
 
 def test_islands_hear_what_the_chain_hears():
@@ -147,28 +207,8 @@ def test_islands_hear_what_the_chain_hears():
     wanted = list(listener().push(samples))
     assert any(h.events for h in wanted)
     assert {h.stopped_at for h in wanted} == {-1, 0, 1}
-
-    async def over():
-        links = [MemoryLink() for _ in range(3)]
-        tasks = []
-        for i in reversed(range(3)):
-            onward = None if i == 2 else Onward(links[i + 1].dial, Outbox(64))
-            island = Island(BUNDLE, i + 1, onward=onward, engine=ENGINES[i])
-            tasks.append(asyncio.ensure_future(island.run()))
-            links[i].there = island.meet
-
-        async def blocks():
-            for start in range(0, len(samples), 1600):
-                yield SimpleNamespace(samples=samples[start : start + 1600], lost=0)
-
-        async with Source(TWO_GATES, links[0].dial) as source:
-            heard = [h async for h in listen_over(TWO_GATES, source, blocks())]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return heard
-
-    heard = asyncio.run(over())
+    heard = []
+    asyncio.run(over_islands(in_blocks(samples), heard))
     ended = [e for h in heard[len(wanted) :] for e in h.events]  # what was under way at the end
     assert all(e.over for e in ended)
     for got, want in zip(heard, wanted, strict=False):

@@ -21,13 +21,13 @@ from penstock.data.composed import Composed, Recipe, compose, mlperf_tiny
 from penstock.data.material import Material
 from penstock.judging import Judgement, Point, Trial, det, judge
 from penstock.listener import Counts, Listener, hearing_of
-from penstock.listening.decision import Decision, Event, alarms, smooth
+from penstock.listening.decision import Event, alarms, smooth
 from penstock.manifest import Manifest
 
 BLOCK = 1600
 """Samples at a time: 100 ms, as a microphone gives them."""
 
-THRESHOLDS = tuple(np.linspace(-9.9, 9.9, 199).round(1).tolist())
+THRESHOLDS = tuple(np.linspace(-9.8, 9.9, 198).round(1).tolist())
 """That a curve is drawn over."""
 
 SITUATIONS: Mapping[str, Mapping[str, float]] = {
@@ -66,18 +66,16 @@ class Audition:
 
     @property
     def stopped_early(self) -> float:
-        """The share of windows that never reached the last stage."""
-        return 1 - self.counts.reached[-1] / self.counts.windows
+        """The share of the windows that the first stage saw which never reached the last one."""
+        return 1 - self.counts.reached[-1] / max(1, self.counts.reached[0])
 
     def trial(self) -> Trial:
         """Return it as other thresholds are tried on it."""
         decision = hearing_of(self.manifest).decision
         smoothed = smooth(self.scores, decision.smoothing)
-        depth = decision.threshold - decision.release
 
         def alarms_at(threshold: float) -> list[float]:
-            tried = Decision(threshold, threshold - depth, decision.smoothing, decision.refractory_s)
-            return alarms(self.times_s, smoothed, tried)
+            return alarms(self.times_s, smoothed, decision.at(threshold))
 
         return Trial(alarms_at, self.stream.truths, self.stream.seconds)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -18,7 +17,7 @@ import numpy.typing as npt
 
 from penstock.bundle import Bundle
 from penstock.chain import Answers, Chain
-from penstock.errors import BundleError
+from penstock.errors import BundleError, PenstockError
 from penstock.listening.decision import LIMIT, Decider, Event, log_odds
 from penstock.listening.ear import Noticed
 from penstock.listening.hearing import Hearing
@@ -103,7 +102,7 @@ class Listener:
 
         listener = Listener(Bundle.read("bundle"))
         for block in recording("evening.wav", listener.hearing.sense.rate_hz):
-            for heard in listener.push(block.samples):
+            for heard in listener.push(block.samples, lost=block.lost):
                 print(heard.events)
         listener.end()
 
@@ -143,9 +142,16 @@ class Listener:
         return self._mind.end()
 
     def listen(self, blocks: Iterable[Chunk]) -> Iterator[Heard]:
-        """Listen to all blocks; events that are under way at the end come with a last `Heard` of their own."""
-        for block in blocks:
-            yield from self.push(block.samples, lost=block.lost)
+        """Listen to all blocks; events that are under way at the end come with a last `Heard` of their own.
+
+        What ends the blocks with an error is raised behind it.
+        """
+        try:
+            for block in blocks:
+                yield from self.push(block.samples, lost=block.lost)
+        except PenstockError:
+            yield from self._mind.gap(math.inf)
+            raise
         yield from self._mind.gap(math.inf)
 
 
@@ -168,35 +174,49 @@ async def listen_over(
         BundleError: when the bundle does not say how it listens.
     """
     slicer, mind = Slicer(hearing_of(manifest)), Mind(manifest)
-    waiting: deque[tuple[Slice, asyncio.Future[Any] | None]] = deque()
+    under_way: asyncio.Queue[_Asked | None] = asyncio.Queue(ahead)
 
-    async def considered(piece: Slice, answer: asyncio.Future[Any] | None) -> list[Heard]:
-        if piece.window is None:
-            return list(mind.gap(piece.time_s))
-        if answer is None:
-            return [mind.silence(piece.time_s)]
-        became = await answer
-        if not isinstance(became, Answer):  # dropped: nobody judged it, so it supports nothing
-            return list(mind.gap(piece.time_s))
-        return [mind.consider(piece.time_s, *_of_islands(became, len(manifest.stages) - 1))]
+    async def ask() -> None:
+        try:
+            async for block in blocks:
+                for piece in slicer.push(block.samples, lost=block.lost):
+                    answer = None
+                    if piece.window is not None and not piece.silent:
+                        answer = await source.submit(piece.window)
+                    await under_way.put(_Asked(piece, answer))
+        finally:
+            await under_way.put(None)
 
+    asking = asyncio.ensure_future(ask())
     try:
-        async for block in blocks:
-            for piece in slicer.push(block.samples, lost=block.lost):
-                asked = None
-                if piece.window is not None and not piece.silent:
-                    asked = await source.submit(piece.window)
-                waiting.append((piece, asked))
-                while waiting and (len(waiting) > ahead or waiting[0][1] is None or waiting[0][1].done()):
-                    for heard in await considered(*waiting.popleft()):
-                        yield heard
-        while waiting:
-            for heard in await considered(*waiting.popleft()):
+        while (asked := await under_way.get()) is not None:
+            for heard in await _became(asked, mind, len(manifest.stages) - 1):
                 yield heard
         for heard in mind.gap(math.inf):
             yield heard
+        await asking  # raises what ended the blocks, when all that came before it was heard
     finally:
+        asking.cancel()
         counts(mind.counts(slicer.ear.noticed))
+
+
+class _Asked(NamedTuple):
+    """A window on its way, or a gap, or silence, of which nobody is asked."""
+
+    piece: Slice
+    answer: asyncio.Future[Any] | None
+
+
+async def _became(asked: _Asked, mind: Mind, gates: int) -> list[Heard]:
+    time_s = asked.piece.time_s
+    if asked.piece.window is None:
+        return list(mind.gap(time_s))
+    if asked.answer is None:
+        return [mind.silence(time_s)]
+    answer = await asked.answer
+    if not isinstance(answer, Answer):  # dropped: nobody judged it, so it supports nothing
+        return list(mind.gap(time_s))
+    return [mind.consider(time_s, *_of_islands(answer, gates))]
 
 
 class Mind:

@@ -25,7 +25,7 @@ from penstock.data.composed import Composed, Recipe, compose
 from penstock.data.material import Material
 from penstock.data.splits import Labelled
 from penstock.data.spoken import Variety, class_names, windows
-from penstock.errors import DataError
+from penstock.errors import CalibrationError, DataError
 from penstock.exporting import Exported, export
 from penstock.judging import Point, Trial, choose, det
 from penstock.layers import Both, PerElement
@@ -38,6 +38,9 @@ from penstock.objective import Objective
 from penstock.recipe import Adam, Machine
 from penstock.surgery.gate import gate
 from penstock.training import fit
+
+CLEAR = 3.0
+"""Log-odds from which on a window is clearly taken for the word."""
 
 THRESHOLDS = tuple(np.linspace(-2.0, 9.8, 119).round(1).tolist())
 """That an operating point is chosen from; fixed beforehand."""
@@ -57,8 +60,9 @@ class Lesson:
         epochs: over them; and as many again, halved, in each round with hard negatives.
         rounds: of hard negatives.
         alpha, beta: of the objective.
-        max_positive_loss: the share of words that the gates may stop, with ``confidence``.
+        max_positive_loss: the share of what the network clearly hears that the gates may stop; see `calibrate_gates`.
         false_alarms_per_hour: that the threshold is chosen for, on validation streams.
+        alarm_confidence: with it, the exact bound of the false alarms is held against them, not their mean alone.
         hours: of streams: as many to look for hard negatives in, each round, and of validation streams.
         sense, frames, hop: what a window is, and how often one comes.
         smoothing: windows that a score is the mean of.
@@ -72,9 +76,10 @@ class Lesson:
     rounds: int = 1
     alpha: float = 0.4
     beta: float = 0.1
-    max_positive_loss: float = 0.01
+    max_positive_loss: float = 0.003
     confidence: float = 0.95
     false_alarms_per_hour: float = 0.25
+    alarm_confidence: float | None = None
     hours: float = 6.0
     sense: LogMel = LogMel()
     frames: int = 49
@@ -150,7 +155,7 @@ def teach(
 
     Raises:
         DataError: when no threshold keeps the false alarms that are allowed.
-        CalibrationError: when there are too few clips to promise what the gates may stop.
+        CalibrationError: when too few windows of the word are heard to set the gates by.
     """
     classes = class_names(of["train"], word)
     say(f"drawing {lesson.windows:,} windows from {sum(map(len, of['train'].words.values())):,} clips")
@@ -176,7 +181,7 @@ def teach(
     streams = validation_streams(of["validation"], word, lesson)
     traces = [trace(net, hearing, stream) for stream in streams]
     points = det([trial(one, hearing) for one in traces], THRESHOLDS)
-    chosen = choose(points, per_hour=lesson.false_alarms_per_hour)
+    chosen = choose(points, per_hour=lesson.false_alarms_per_hour, confidence=lesson.alarm_confidence)
     return Taught(
         net, _decided(hearing, chosen.threshold), classes, tuple(points), chosen, _reached(traces, len(net.stages))
     )
@@ -206,15 +211,35 @@ def hard_negatives(
 
 
 def calibrate_gates(net: GatedNetwork, hearing: Hearing, of: Material, word: str, lesson: Lesson) -> None:
-    """Choose the thresholds of the gates: of the words that held-out voices say, so few may be stopped.
+    """Choose the thresholds of the gates: of what the network would hear of held-out voices, so little may be stopped.
 
-    Each window that holds the whole word counts, in noise as streams have it.
+    Each window that holds the whole word counts, in noise as streams have it, if the open network clearly takes it for
+    the word. Others are lost with or without gates, and a gate that had to let them pass would let much else pass. And
+    windows of one clip are not independent. So this is a rule and no promise, and the bundle carries none.
+
+    Raises:
+        CalibrationError: when too few windows count.
     """
     recipe = Variety(snr_db=(5.0, 30.0), gain_db=(-6.0, 6.0), speed=(1.0, 1.0), masked=0.0)
-    count = max(1000, lesson.windows // 8)
+    count = max(2000, lesson.windows // 8)
     x, y = windows(of, word, count, sense=lesson.sense, frames=hearing.frames, variety=recipe, seed=lesson.seed + 7)
-    data = (torch.from_numpy(_standardised(x, hearing)), torch.from_numpy(y))
-    calibrate(net, data, max_positive_loss=lesson.max_positive_loss, confidence=lesson.confidence)
+    x = _standardised(x, hearing)
+    logits, _ = _run(net, x)
+    counts = (y != 1) | (log_odds(logits, 1) > CLEAR)
+    if not (counts & (y == 1)).any():
+        raise CalibrationError(
+            f"the network takes none of {int((y == 1).sum()):,} windows clearly for '{word}': train longer, or bring "
+            "more clips of it."
+        )
+    data = (torch.from_numpy(np.ascontiguousarray(x[counts])), torch.from_numpy(y[counts]))
+    try:
+        calibrate(net, data, max_positive_loss=lesson.max_positive_loss, confidence=lesson.confidence)
+    except CalibrationError as error:
+        raise CalibrationError(
+            f"the gates cannot be set to stop at most {lesson.max_positive_loss:g} of what is heard: {error} Draw more "
+            "windows (--windows), allow a larger share (--max-positive-loss), or train until the word is heard."
+        ) from error
+    net.certificate = None
 
 
 def validation_streams(of: Material, word: str, lesson: Lesson) -> list[Composed]:
@@ -274,9 +299,8 @@ def stream_windows(hearing: Hearing, samples: npt.NDArray[Any]) -> tuple[Floats,
 
 
 def _decided(hearing: Hearing, threshold: float) -> Hearing:
-    """Return the hearing with this threshold; an event is over when its score has fallen well below it."""
-    decision = replace(hearing.decision, threshold=threshold, release=threshold - 2.0)
-    return replace(hearing, decision=decision)
+    """Return the hearing with this threshold."""
+    return replace(hearing, decision=hearing.decision.at(threshold))
 
 
 def _windows(of: Material, word: str, lesson: Lesson, count: int, seed: int) -> tuple[Floats, npt.NDArray[np.int64]]:
@@ -292,7 +316,7 @@ def _hearing(x: Floats, lesson: Lesson) -> Hearing:
         tuple(mean.round(6).tolist()),
         tuple(std.round(6).tolist()),
         words=(1,),
-        decision=Decision(smoothing=lesson.smoothing),
+        decision=Decision(threshold=0.0, release=-2.0, smoothing=lesson.smoothing),
     )
 
 

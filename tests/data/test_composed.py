@@ -1,5 +1,7 @@
 """Streams are what their recipe says, and where each word is, is known to the sample."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from penstock.errors import DataError
 def tone(hz: float, seconds: float = 0.5, level: float = 0.2) -> np.ndarray:
     """A word that lies between two silences."""
     wave = level * np.sin(2 * np.pi * hz * np.arange(round(seconds * 16_000)) / 16_000)
-    gap = np.zeros(round((1 - seconds) / 2 * 16_000))
+    gap = np.zeros(max(0, round((1 - seconds) / 2 * 16_000)))
     return (np.concatenate([gap, wave, gap]) * 32767).astype(np.int16)
 
 
@@ -83,6 +85,15 @@ def test_noise_lies_as_far_below_speech_as_asked_for():
     speech = 0.2 / np.sqrt(2) * 10 ** (3 / 20)
     level = np.sqrt(np.mean((gaps / 32768.0) ** 2))
     assert 20 * np.log10(speech / level) == pytest.approx(12, abs=1.5)
+
+
+def test_long_clips_have_room_as_well():
+    long = Material({"up": [heard(tone(400, 2.5))], "down": [heard(tone(900, 2.9))]}, MATERIAL.noises)
+    made = compose(Recipe(90.0, "up", 4, shares={"speech": 1.0}), long, 3)
+    words = sorted((truth.begin_s, truth.end_s) for truth in made.truths)
+    assert len(words) == 4
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(words))
+    assert words[-1][1] <= 90
 
 
 def test_mlperf_tinys_stream():

@@ -69,6 +69,19 @@ def test_hysteresis_keeps_one_event_where_the_score_wavers() -> None:
     assert len(run(wavering, Decision(3, 3, 1, 0))[0]) == 6
 
 
+def test_a_second_event_has_a_rise_of_its_own() -> None:
+    scores = [-10.0, 10.0, 10.0, 10.0, -10.0, -10.0, 1.0, 10.0, 10.0, 10.0]
+    first, second = (e for e in run(scores, Decision(3, 0, 3, 0.3))[0] if not e.over)
+    assert first.start_s == pytest.approx(-0.8)
+    assert second.start_s == pytest.approx(-0.3)
+    assert second.latency_s <= 0.3
+
+
+def test_another_threshold_keeps_the_depth_of_the_release() -> None:
+    assert Decision(2, 0).at(-9.5) == Decision(-9.5, -9.99)
+    assert Decision(2, 0).at(5) == Decision(5, 3)
+
+
 def test_nothing_before_a_gap_supports_an_event_behind_it() -> None:
     decider = Decider(Decision(3, 3, smoothing=2), "marvin", 1.0)
     assert decider.push(1.0, 9.0) == []
@@ -90,6 +103,8 @@ def test_log_odds_against_probabilities() -> None:
     [
         ({"threshold": 1, "release": 2}, "the release is at most the threshold"),
         ({"threshold": float("nan")}, "both are numbers"),
+        ({"threshold": 0, "release": -10}, "what was stopped has -10, so both lie above that"),
+        ({"threshold": 11}, "scores lie between -10 and 10"),
         ({"smoothing": 0}, "smoothing = 0 came: a score is the mean of 1 window or more"),
         ({"refractory_s": -1}, "it is 0 s or more"),
     ],

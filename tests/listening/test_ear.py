@@ -44,6 +44,13 @@ def test_loud_sound_is_limited_counted_and_heard() -> None:
     assert ear.noticed.clipped == 5
 
 
+def test_a_single_sample_far_beyond_full_scale_is_a_gap() -> None:
+    ear = Ear()
+    pieces = list(ear.hear(np.array([0.5, 20.0, 0.25, 1e300], np.float64)))
+    assert [(p.start, p.samples.tolist()) for p in pieces] == [(0, [0.5]), (2, [0.25])]
+    assert ear.noticed == Noticed(heard=2, broken=2, gaps=2)
+
+
 def test_a_sensor_has_any_scale_and_breaks_as_a_whole() -> None:
     ear = Ear(axes=2)
     pieces = list(ear.hear(np.array([[900.0, 1.0], [np.nan, 1.0], [3.0, 4.0]])))
@@ -54,7 +61,7 @@ def test_a_sensor_has_any_scale_and_breaks_as_a_whole() -> None:
 @pytest.mark.parametrize(
     ("block", "lost", "text"),
     [
-        (np.array([20_000.0], np.float32), 0, r"samples up to 20000 came: sound in floats lies between -1 and 1"),
+        (np.full(200, 20_000.0, np.float32), 0, r"samples up to 20000 came: sound in floats lies between -1 and 1"),
         (np.zeros((4, 2), np.float32), 0, r"a block of shape \(4, 2\) came: give \(samples,\)"),
         (np.zeros(4, np.int32), 0, "a block of int32 came: give an array"),
         ([0.0], 0, "a block of list came"),

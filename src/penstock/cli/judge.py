@@ -51,7 +51,9 @@ def judge(
     from penstock.report.listening import det_plot, listening_table, upkeep_table
 
     one_of("--part", part, {name: name for name in PARTS})
-    bundles = {where.name: Bundle.read(where) for where in (bundle, against) if where is not None}
+    paths = [where for where in (bundle, against) if where is not None]
+    alike = len({where.resolve().name for where in paths}) < len(paths)
+    bundles = {str(where) if alike else where.resolve().name: Bundle.read(where) for where in paths}
     manifest = next(iter(bundles.values())).manifest
     word = manifest.labels[hearing_of(manifest).words[0]]
     console = Console(stderr=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import json
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -40,9 +43,7 @@ def listen(arguments: Sequence[str]) -> None:
             "samples to penstock.listener.Listener."
         )
     if given.threshold is not None:
-        decision = replace(
-            hearing.decision, threshold=given.threshold, release=min(given.threshold, hearing.decision.release)
-        )
+        decision = hearing.decision.at(given.threshold)
         manifest = replace(bundle.manifest, hearing=replace(hearing, decision=decision))
         bundle = replace(bundle, manifest=manifest)
     blocks = _blocks(given, hearing.sense.rate_hz)
@@ -50,7 +51,7 @@ def listen(arguments: Sequence[str]) -> None:
     began = time.perf_counter()
     if given.islands is None:
         listener = Listener(bundle, threads=given.threads)
-        counts = _heard(listener.listen(blocks), show, lambda: listener.counts, began)
+        counts = _heard(listener.listen(blocks), show, lambda: listener.counts, listener.end, began)
     else:
         counts = asyncio.run(_over_islands(bundle.manifest, given, blocks, show))
     show.end(counts, time.perf_counter() - began)
@@ -88,19 +89,28 @@ def _blocks(given: argparse.Namespace, rate_hz: int) -> Iterator[Chunk]:
 
     block = round(BLOCK_S * rate_hz)
     if given.microphone:
-        return microphone(rate_hz, given.device, block=block)
+        device = int(given.device) if given.device and given.device.isdigit() else given.device
+        return microphone(rate_hz, device, block=block)
     if given.recording == "-":
-        return pipe(sys.stdin.buffer, rate_hz, given.rate, channels=given.channels, block=block)
+        unbuffered = io.FileIO(sys.stdin.fileno(), closefd=False)  # a thread may be in it at the end of the program
+        return pipe(unbuffered, rate_hz, given.rate, channels=given.channels, block=block)  # type: ignore[arg-type]
     return recording(Path(given.recording), rate_hz, block=block)
 
 
-def _heard(heard: Iterator[Heard], show: _Lines | _Screen, counts: Callable[[], Counts], began: float) -> Counts:
+def _heard(
+    heard: Iterator[Heard],
+    show: _Lines | _Screen,
+    counts: Callable[[], Counts],
+    end: Callable[[], Sequence[Event]],
+    began: float,
+) -> Counts:
     """Show all that is heard, until the end or Ctrl-C; what was heard before an error is shown before it."""
     try:
         for one in heard:
             show.window(one)
     except KeyboardInterrupt:
         show.interrupted()
+        show.events(end())
     except PenstockError:  # such as a file that is cut short: said when all that is there was heard
         if counts().windows:
             show.end(counts(), time.perf_counter() - began)
@@ -118,26 +128,55 @@ async def _over_islands(
     except ModuleNotFoundError as error:
         raise missing(error, "links") from error
 
-    async def given_blocks() -> AsyncIterator[Chunk]:
-        loop = asyncio.get_running_loop()
-        while (block := await loop.run_in_executor(None, next, blocks, None)) is not None:
-            yield block
-
     kept: list[Counts] = []
+    began = time.perf_counter()
     async with Source(manifest, dialler(given.islands)) as source:
         try:
-            async for one in listen_over(manifest, source, given_blocks(), counts=kept.append):
+            async for one in listen_over(manifest, source, _threaded(blocks), counts=kept.append):
                 show.window(one)
         except asyncio.CancelledError:  # Ctrl-C
             show.interrupted()
+        except PenstockError:
+            if kept and kept[-1].windows:
+                show.end(kept[-1], time.perf_counter() - began)
+            raise
     return kept[-1]
+
+
+async def _threaded(blocks: Iterator[Chunk]) -> AsyncIterator[Chunk]:
+    """Give blocks that a thread waits for: a pipe that stalls holds up nobody, not even the end of the program."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Queue[Chunk | PenstockError | None] = asyncio.Queue(8)
+
+    def put(what: Chunk | PenstockError | None) -> None:
+        asyncio.run_coroutine_threadsafe(ready.put(what), loop).result()
+
+    def read() -> None:
+        try:
+            try:
+                for block in blocks:
+                    put(block)
+                put(None)
+            except PenstockError as error:
+                put(error)
+        except (RuntimeError, CancelledError):  # the loop has ended: nobody listens any more
+            return
+
+    threading.Thread(target=read, daemon=True).start()
+    while (block := await ready.get()) is not None:
+        if isinstance(block, PenstockError):
+            raise block
+        yield block
 
 
 class _Lines:
     """A line of JSON for each event that begins or ends, and one at the end."""
 
     def window(self, heard: Heard) -> None:
-        for event in heard.events:
+        self.events(heard.events)
+
+    def events(self, events: Sequence[Event]) -> None:
+        for event in events:
             print(json.dumps({"kind": "ended" if event.over else "heard", **_rounded(event)}), flush=True)
 
     def interrupted(self) -> None:
@@ -162,14 +201,17 @@ class _Screen:
             print(_legend(manifest), file=sys.stderr)
 
     def window(self, heard: Heard) -> None:
-        for event in heard.events:
+        self.events(heard.events)
+        if self.live and (heard.events or time.perf_counter() - self._shown > METER_S):
+            print(f"\r{_meter(heard, self.decision.threshold)}\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = time.perf_counter()
+
+    def events(self, events: Sequence[Event]) -> None:
+        for event in events:
             if not event.over:
                 self.clear()
                 self._events += 1
                 print(_line(event), flush=True)
-        if self.live and (heard.events or time.perf_counter() - self._shown > METER_S):
-            print(f"\r{_meter(heard, self.decision.threshold)}\x1b[K", end="", file=sys.stderr, flush=True)
-            self._shown = time.perf_counter()
 
     def interrupted(self) -> None:
         self.clear()
@@ -231,8 +273,10 @@ def _summary(manifest: Manifest, rate_hz: int, counts: Counts, seconds: float, e
         shares = ", ".join(f"{some / counts.windows:.1%} reached stage {i}" for i, some in enumerate(reached, 1))
         lines.append(f"  of {counts.windows:,} windows {shares}")
         lines.append(f"  {counts.macs(manifest) / whole:.1%} of all multiply-accumulates were done")
-    else:
+    elif noticed.heard < rate_hz * hearing_of(manifest).window_s:
         lines.append("  that is shorter than one window: nothing was judged")
+    else:
+        lines.append("  nothing was judged: no window was answered")
     if noticed.gaps:
         lines.append(
             f"  {noticed.gaps:,} gaps: {noticed.lost:,} samples lost, {noticed.broken:,} that are no numbers; what "

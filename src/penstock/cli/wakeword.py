@@ -43,10 +43,16 @@ def wakeword(
     epochs: Annotated[int, typer.Option(help="How often they are gone through.")] = 7,
     rounds: Annotated[int, typer.Option(help="Of learning from what sounds most like the word in streams.")] = 1,
     max_positive_loss: Annotated[
-        float, typer.Option(help="The share of the word's windows that gates may stop.")
-    ] = 0.01,
+        float, typer.Option(help="The share of what the network clearly hears of the word that gates may stop.")
+    ] = 0.003,
     false_alarms: Annotated[float, typer.Option(help="False alarms an hour that the threshold is chosen for.")] = 0.25,
-    hours: Annotated[float, typer.Option(help="Of streams with held-out voices that it is chosen on.")] = 6.0,
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="Choose it so that the exact bound keeps to that, such as 0.95; takes more hours.", min=0, max=1
+        ),
+    ] = None,
+    hours: Annotated[float, typer.Option(help="Of streams with held-out clips that it is chosen on.")] = 6.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bundle.")] = 0,
     folder: Annotated[
         Path | None, typer.Option(help="For logs and checkpoints. A killed training goes on when started again.")
@@ -59,11 +65,12 @@ def wakeword(
 
     Windows are cut from the clips at random places, in noise, louder and softer, faster and slower. The network learns
     to tell all words apart; a first gate stops what is no speech, a second what is another word. What sounds most like
-    the word in streams of other words is learnt anew. Gates and threshold are chosen on voices that were held out.
+    the word in streams of other words is learnt anew. Gates and threshold are chosen on clips that were held out.
 
     Example: `penstock train wakeword --word marvin --data sets/speech_commands -o marvin/`
     """
     from penstock.data.material import material
+    from penstock.judging import hours_needed
     from penstock.report.listening import det_plot, listening_table
     from penstock.wakeword import Lesson, teach
 
@@ -75,6 +82,7 @@ def wakeword(
         rounds=rounds,
         max_positive_loss=max_positive_loss,
         false_alarms_per_hour=false_alarms,
+        alarm_confidence=confidence,
         hours=hours,
         seed=seed,
     )
@@ -94,7 +102,9 @@ def wakeword(
     show(
         as_json,
         {**taught.to_json(), "id": exported.bundle.manifest.id, "seconds": round(time.perf_counter() - began, 1)},
-        listening_table({word: taught.chosen.judgement}, title="On streams with held-out voices"),
+        listening_table({word: taught.chosen.judgement}, title="On streams with held-out clips"),
+        f"With 95 % confidence at most {taught.chosen.judgement.false_alarm_bound():.2g} false alarms an hour in such "
+        f"streams; to claim {false_alarms:g} takes {hours_needed(false_alarms):.1f} h without any.",
         *(f"{share:.1%} of the windows reach stage {i}" for i, share in enumerate(taught.reached, start=1)),
         line(f"Written: {out}, taught in {_clock(began)}. Try: penstock listen {out} recording.wav"),
     )

@@ -122,7 +122,8 @@ def written(recipe: Recipe, of: Material, rng: np.random.Generator) -> list[Scen
     if recipe.times and not of.words.get(recipe.word):
         raise DataError(f"there is no clip of '{recipe.word}' to compose a stream with.")
     lengths = _lengths(recipe, rng)
-    slots = [_slots(kind, length, recipe, rng) for kind, length in lengths]
+    longest = max((len(clip.samples) for clips in of.words.values() for clip in clips), default=0)
+    slots = [_slots(kind, length, max(RATE_HZ, longest), recipe, rng) for kind, length in lengths]
     places = [(number, i) for number, some in enumerate(slots) for i in range(len(some))]
     if recipe.times > len(places) // 2:
         raise DataError(
@@ -155,13 +156,13 @@ def _lengths(recipe: Recipe, rng: np.random.Generator) -> list[tuple[str, int]]:
     return [scenes[i] for i in rng.permutation(len(scenes))]
 
 
-def _slots(kind: str, length: int, recipe: Recipe, rng: np.random.Generator) -> list[int]:
-    """Return where clips begin in a scene: a second each, and gaps."""
+def _slots(kind: str, length: int, room: int, recipe: Recipe, rng: np.random.Generator) -> list[int]:
+    """Return where clips begin in a scene: room for the longest, and gaps."""
     slots: list[int] = []
     at = round(rng.uniform(*recipe.gap_s) * RATE_HZ)
-    while kind == "speech" and at + RATE_HZ <= length:
+    while kind == "speech" and at + room <= length:
         slots.append(at)
-        at += RATE_HZ + round(rng.uniform(*recipe.gap_s) * RATE_HZ)
+        at += room + round(rng.uniform(*recipe.gap_s) * RATE_HZ)
     return slots
 
 

@@ -48,10 +48,24 @@ class Decision:
                 f"a threshold of {self.threshold:g} with a release at {self.release:g} came: both are numbers, and the "
                 "release is at most the threshold."
             )
+        if not (self.release > -LIMIT and self.threshold <= LIMIT):
+            raise DataError(
+                f"a threshold of {self.threshold:g} with a release at {self.release:g} came: scores lie between "
+                f"-{LIMIT:g} and {LIMIT:g}, and what was stopped has -{LIMIT:g}, so both lie above that."
+            )
         if self.smoothing < 1:
             raise DataError(f"smoothing = {self.smoothing} came: a score is the mean of 1 window or more.")
         if not 0 <= self.refractory_s < math.inf:
             raise DataError(f"refractory_s = {self.refractory_s:g} came: it is 0 s or more.")
+
+    def at(self, threshold: float) -> Decision:
+        """Return the decision at another threshold, with the release as far below it as before.
+
+        >>> Decision(2.0, 0.5).at(4.0)
+        Decision(threshold=4.0, release=2.5, smoothing=3, refractory_s=1.0)
+        """
+        lowest = min(threshold, -LIMIT + 0.01)
+        return replace(self, threshold=threshold, release=max(threshold - (self.threshold - self.release), lowest))
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,7 @@ class Decider:
             self._rise_s = time_s
         if self._event is not None and smoothed < decision.release:
             told += self.end()
+            self._rise_s = time_s if score >= decision.release else None
         if self._event is not None and smoothed > self._event.score:
             self._event = replace(self._event, score=smoothed, peak_s=time_s)
         if self._event is None and smoothed >= decision.threshold and time_s >= self._ready_s:

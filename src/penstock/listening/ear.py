@@ -19,7 +19,11 @@ from penstock.errors import ShapeError
 from penstock.mfcc import FULL_SCALE
 
 FOREIGN = 16.0
-"""Floats beyond this are on another scale: no microphone or mixture overshoots full scale so far."""
+"""Floats beyond this are no sound: no microphone or mixture overshoots full scale so far. One of them is a fault, and a
+gap; where many are, the stream is on another scale."""
+
+MANY = 100
+"""Samples beyond `FOREIGN`, and a tenth of all, that are no fault any more."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -43,7 +47,7 @@ class Noticed:
     Attributes:
         heard: samples that were fit to be judged.
         lost: samples that never came.
-        broken: samples that were NaN or infinite.
+        broken: samples that were NaN or infinite, or far beyond full scale.
         gaps: how many times the sound broke off, for either reason.
         clipped: samples at full scale or beyond it.
     """
@@ -67,6 +71,7 @@ class Ear:
         self.noticed = Noticed()
         self._at = 0
         self._in_gap = False
+        self._foreign = 0
 
     def hear(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[Piece]:
         """Give the pieces of a block.
@@ -82,12 +87,12 @@ class Ear:
         if lost:
             self._gap(lost)
             self.noticed.lost += lost
-        values = samples.astype(np.float32)
+        values = _floats(samples)
         if samples.dtype == np.int16 and self.axes is None:
             values /= FULL_SCALE
         finite = np.asarray(np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
         if self.axes is None:
-            values = self._limited(values, finite)
+            values, finite = self._limited(values, finite)
         for first, last in _runs(finite):
             if not finite[first]:
                 self._gap(last - first)
@@ -103,17 +108,22 @@ class Ear:
         self.noticed.gaps += not self._in_gap
         self._in_gap = True
 
-    def _limited(self, values: Floats, finite: npt.NDArray[np.bool_]) -> Floats:
+    def _limited(self, values: Floats, finite: npt.NDArray[np.bool_]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Return the samples within full scale, and which of them are sound."""
         loud = np.abs(values, where=finite, out=np.zeros_like(values))
         loudest = float(loud.max(initial=0))
+        if loudest <= 0.99:
+            return values, finite
         if loudest > FOREIGN:
-            raise ShapeError(
-                f"samples up to {loudest:g} came: sound in floats lies between -1 and 1. Divide what was int16 by "
-                f"{FULL_SCALE}."
-            )
-        clipped = int((loud >= (FULL_SCALE - 1) / FULL_SCALE).sum()) if loudest > 0.99 else 0
-        self.noticed.clipped += clipped
-        return np.clip(values, -1, 1) if clipped else values
+            self._foreign += int((loud > FOREIGN).sum())
+            if self._foreign > max(MANY, 0.1 * (self._at + len(values))):
+                raise ShapeError(
+                    f"samples up to {loudest:g} came: sound in floats lies between -1 and 1. Divide what was int16 by "
+                    f"{FULL_SCALE}."
+                )
+            finite = finite & (loud <= FOREIGN)
+        self.noticed.clipped += int((loud[finite] >= (FULL_SCALE - 1) / FULL_SCALE).sum())
+        return np.clip(values, -1, 1), finite
 
     def _check(self, samples: npt.NDArray[Any], lost: int) -> None:
         wanted = "(samples,)" if self.axes is None else f"(samples, {self.axes})"
@@ -124,6 +134,12 @@ class Ear:
             raise ShapeError(f"a block of shape {samples.shape} came: give {wanted}.")
         if lost < 0:
             raise ShapeError(f"lost = {lost} came: a block has lost 0 samples or more.")
+
+
+def _floats(samples: npt.NDArray[Any]) -> Floats:
+    """Return them as float32; what that cannot hold is infinite."""
+    with np.errstate(over="ignore"):
+        return samples.astype(np.float32)
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:

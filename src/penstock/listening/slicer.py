@@ -13,6 +13,9 @@ from penstock.listening.front import Sensor, front_of, silent_frame
 from penstock.listening.hearing import Hearing
 from penstock.listening.windows import Windows
 
+ROUNDING = 1e-3
+"""By which a frame of digital silence may differ from another: sums come in another order in another chunk."""
+
 
 class Slice(NamedTuple):
     """A window, or a gap between two.
@@ -52,7 +55,7 @@ class Slicer:
             frames = self._front.push(piece.samples)
             loud = np.ones((len(frames), 1), np.float32)
             if self._silence is not None:
-                loud[:, 0] = (frames != self._silence).any(1)
+                loud[:, 0] = (np.abs(frames - self._silence) > ROUNDING).any(1)
             windows = self._windows.push(self.hearing.standardised(frames))
             for window, sounds in zip(windows, self._sounds.push(loud), strict=True):
                 yield Slice(self._end_s(), window, not sounds.any())
