@@ -231,31 +231,18 @@ def test_the_commands_teach_and_judge(clips, tmp_path):
     assert said["classes"] == ["background", "tick", "hiss", "hum", "tock"]
     assert said["reached"] == [1.0]
     assert (tmp_path / "det.png").stat().st_size > 10_000
-    judged = penstock(
-        "judge", str(tmp_path / "tick"), "--data", str(clips), "--hours", "0.1", "--repeats", "1", "--json"
-    )
-    assert judged.returncode == 0, judged.stderr
-    found = json.loads(judged.stdout)["tick"]
+    other = tmp_path / "other" / "tick"
+    shutil.copytree(tmp_path / "tick", other)
+    short = ("--data", str(clips), "--hours", "0.1", "--repeats", "1", "--json")
+    both = penstock("judge", str(tmp_path / "tick"), "--against", str(other), *short)
+    assert both.returncode == 0, both.stderr
+    judged = json.loads(both.stdout)
+    assert list(judged) == [str(tmp_path / "tick"), str(other)]
+    found = judged[str(other)]
     assert found["tiny"]["spoken"] == found["long"]["spoken"] == 30
     assert found["tiny"]["hours"] == pytest.approx(1 / 3)
     assert set(found["upkeep"]) == {"silence", "noise", "speech", "keyword"}
     assert [row[0] for row in found["points"]] == sorted(row[0] for row in found["points"])
-    other = tmp_path / "other" / "tick"
-    shutil.copytree(tmp_path / "tick", other)
-    both = penstock(
-        "judge",
-        str(tmp_path / "tick"),
-        "--against",
-        str(other),
-        "--data",
-        str(clips),
-        "--hours",
-        "0.1",
-        "--repeats",
-        "1",
-        "--json",
-    )
-    assert list(json.loads(both.stdout)) == [str(tmp_path / "tick"), str(other)]
     for arguments, text in (
         (("train", "wakeword", "--word", "tack", "--data", str(clips), "-o", "x"), "has no folder 'tack'"),
         (("train", "wakeword", "--word", "tick", "--data", str(clips), "-o", "x", "--gates", "a"), "--gates a is not"),
