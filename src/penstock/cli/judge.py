@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -52,8 +53,7 @@ def judge(
 
     one_of("--part", part, {name: name for name in PARTS})
     paths = [where for where in (bundle, against) if where is not None]
-    alike = len({where.resolve().name for where in paths}) < len(paths)
-    bundles = {str(where) if alike else where.resolve().name: Bundle.read(where) for where in paths}
+    bundles = {name: Bundle.read(where) for name, where in zip(named(paths), paths, strict=True)}
     manifest = next(iter(bundles.values())).manifest
     word = manifest.labels[hearing_of(manifest).words[0]]
     console = Console(stderr=True)
@@ -88,3 +88,9 @@ def judge(
         ),
         *([line(f"Written: {out}")] if out else []),
     )
+
+
+def named(paths: Sequence[Path]) -> list[str]:
+    """Return what to call each bundle: its folder's name, or the path as it was given where two have one name."""
+    names = [where.resolve().name for where in paths]
+    return names if len(set(names)) == len(names) else [str(where) for where in paths]
