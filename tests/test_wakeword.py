@@ -26,12 +26,12 @@ from penstock.training import CollapseWarning
 from penstock.wakeword import Lesson, hard_negatives, teach, trace, trial
 
 LESSON = Lesson(
-    width=4,
-    windows=2500,
-    epochs=4,
+    width=8,
+    windows=4000,
+    epochs=5,
     rounds=1,
     hours=0.2,
-    max_positive_loss=0.05,
+    max_positive_loss=0.03,
     false_alarms_per_hour=5.0,
     sense=LogMel(mels=16),
 )
@@ -82,8 +82,8 @@ def stream():
 def test_an_easy_word_is_heard_by_voices_that_were_never_heard(folder, stream):
     audition = hear(Bundle.read(folder), stream)
     judged = audition.judgement
-    assert judged.hits >= 10  # of 20: a network of four channels, taught for seconds
-    assert judged.false_alarms <= 3
+    assert judged.misses <= 2
+    assert judged.false_alarms <= 2
     assert audition.stopped_early > 0.5
     assert audition.counts.reached[0] > audition.counts.reached[1] > audition.counts.reached[2] > 0
 
