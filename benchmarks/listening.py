@@ -23,9 +23,9 @@ from penstock.audition import Audition, Examination, examine
 from penstock.bundle import Bundle
 from penstock.data.material import material
 from penstock.files import write_atomically
-from penstock.judging import miss_rate_at
 from penstock.listener import hearing_of
 from penstock.listening.decision import smooth
+from penstock.operating import miss_rate_at
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "listening.json"

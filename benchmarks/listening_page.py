@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.listening import HEARD, RESULTS, ROOT
-from penstock.judging import Judgement, Point, Spoken, hours_needed
+from penstock.judging import Judgement, Spoken, hours_needed
+from penstock.operating import Point
 from penstock.report.listening import det_plot, rate, trace_plot
 from penstock.report.tables import percent
 

@@ -11,19 +11,8 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from penstock.errors import DataError
-from penstock.judging import (
-    Judgement,
-    Point,
-    Spoken,
-    Trial,
-    choose,
-    det,
-    hours_needed,
-    judge,
-    judge_at,
-    miss_rate_at,
-    pair,
-)
+from penstock.judging import Judgement, Spoken, hours_needed, judge, pair
+from penstock.operating import Point, Trial, choose, det, judge_at, miss_rate_at
 
 DURATION_S = 60.0
 

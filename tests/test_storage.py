@@ -215,30 +215,36 @@ def test_a_disk_that_is_really_full_in_the_middle_of_the_file(tmp_path):
 
 
 WRITER = """
-import sys, torch, penstock as ps
+import os, sys, torch, penstock as ps
 from torch import nn
+torch.set_num_threads(1)
 net = ps.gate(nn.Sequential(nn.Linear(6, 900), nn.ReLU(), nn.Linear(900, 4)), torch.zeros(2, 6), at=0.5)
-print("ready", flush=True)
-while True:
-    with torch.no_grad():
-        for p in net.parameters(): p.add_(1)
-    ps.save(net, sys.argv[1])
+for _ in sys.stdin:
+    writer = os.fork()
+    while writer == 0:
+        with torch.no_grad():
+            for p in net.parameters(): p.add_(1)
+        ps.save(net, sys.argv[1])
+    print(writer, flush=True)
+    os.waitpid(writer, 0)
 """
 
 
 def test_a_kill_in_the_middle_of_writing_leaves_a_whole_file(tmp_path):
     path = tmp_path / "net.safetensors"
-    for pause in (0.0, 0.003, 0.007, 0.013, 0.02):
-        path.unlink(missing_ok=True)
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
-        process.stdout.readline()
-        while not path.exists():
-            time.sleep(0.001)
-        first = path.stat().st_mtime_ns
-        while path.stat().st_mtime_ns == first:  # it writes again and again by now
-            time.sleep(0.001)
-        time.sleep(pause)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        ps.load(path, nn.Sequential(nn.Linear(6, 900), nn.ReLU(), nn.Linear(900, 4)))
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writers:
+        for pause in (0.0, 0.003, 0.007, 0.013, 0.02):
+            path.unlink(missing_ok=True)
+            writers.stdin.write("one more\n")
+            writers.stdin.flush()
+            writer = int(writers.stdout.readline())
+            while not path.exists():
+                time.sleep(0.001)
+            first = path.stat().st_mtime_ns
+            while path.stat().st_mtime_ns == first:  # it writes again and again by now
+                time.sleep(0.001)
+            time.sleep(pause)
+            os.kill(writer, signal.SIGKILL)
+            ps.load(path, nn.Sequential(nn.Linear(6, 900), nn.ReLU(), nn.Linear(900, 4)))

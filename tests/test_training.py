@@ -119,7 +119,7 @@ sys.path.insert(0, {tests!r})
 from test_training import network, task, weights, QUIET
 torch.set_num_threads(1)
 net = network(halves=ps.Both(binarised=ps.Drawn()))
-history = ps.fit(net, task(2048), task(seed=1), epochs=6, batch_size=16, folder=sys.argv[1], **QUIET)
+history = ps.fit(net, task(1024), task(seed=1), epochs=5, batch_size=16, folder=sys.argv[1], **QUIET)
 torch.save((weights(net), [row["train/loss"] for row in history.epochs]), sys.argv[2])
 """
 

@@ -1,6 +1,7 @@
 """A wake word that is easy to hear is heard: from clips to a bundle, and from the bundle to events."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,18 +13,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from penstock.audition import hear, situations, upkeep
 from penstock.bundle import Bundle
+from penstock.cli import main
 from penstock.cli.judge import named
 from penstock.data.composed import Recipe, compose
 from penstock.data.material import Material, heard
 from penstock.errors import CalibrationError, DataError
 from penstock.fleet import Fleet
-from penstock.judging import judge_at
+from penstock.locks import when_free
 from penstock.mfcc import LogMel
+from penstock.operating import judge_at
+from penstock.traces import trace
 from penstock.training import CollapseWarning
-from penstock.wakeword import Lesson, hard_negatives, teach, trace, trial
+from penstock.wakeword import Lesson, Taught, hard_negatives, teach
 
 LESSON = Lesson(
     width=8,
@@ -63,15 +68,26 @@ MATERIAL = {"train": voices(0, 40), "validation": voices(1000, 30), "test": voic
 
 
 @pytest.fixture(scope="module")
-def taught():
-    return teach(MATERIAL, "tick", LESSON, progress=False)
+def lesson(tmp_path_factory) -> Path:
+    """The folder of what was taught and of its bundle; of the processes that test, the first to come teaches."""
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "lesson"
+    with when_free(root / "lock", "teaching"):
+        if not (root / "bundle").exists():
+            taught = teach(MATERIAL, "tick", LESSON, progress=False)
+            torch.save(taught, root / "taught.pt")
+            taught.export(root / "bundle")
+    return root
 
 
 @pytest.fixture(scope="module")
-def folder(taught, tmp_path_factory) -> Path:
-    where = tmp_path_factory.mktemp("wakeword") / "bundle"
-    taught.export(where)
-    return where
+def taught(lesson) -> Taught:
+    return torch.load(lesson / "taught.pt", weights_only=False)
+
+
+@pytest.fixture(scope="module")
+def folder(lesson) -> Path:
+    return lesson / "bundle"
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +111,7 @@ def test_the_bundle_hears_what_the_network_hears(taught, folder, stream):
     agree = np.isclose(audition.scores, whole.scores, atol=0.01)
     assert agree.mean() > 0.999  # a window at a gate's very threshold may fall to either side
     threshold = taught.chosen.threshold
-    ours, theirs = judge_at([audition.trial()], threshold), judge_at([trial(whole, taught.hearing)], threshold)
+    ours, theirs = judge_at([audition.trial()], threshold), judge_at([whole.trial(taught.hearing.decision)], threshold)
     assert (ours.misses, ours.false_alarms) == (theirs.misses, theirs.false_alarms)
     assert (ours.misses, ours.false_alarms) == (audition.judgement.misses, audition.judgement.false_alarms)
 
@@ -239,13 +255,21 @@ def test_the_commands_teach_and_judge(clips, tmp_path):
     assert found["tiny"]["hours"] == pytest.approx(1 / 3)
     assert set(found["upkeep"]) == {"silence", "noise", "speech", "keyword"}
     assert [row[0] for row in found["points"]] == sorted(row[0] for row in found["points"])
-    for arguments, text in (
-        (("train", "wakeword", "--word", "tack", "--data", str(clips), "-o", "x"), "has no folder 'tack'"),
-        (("judge", str(tmp_path / "tick"), "--data", str(clips), "--part", "train"), "--part train is not known"),
-    ):
-        refused = penstock(*arguments)
-        assert refused.returncode == 1
-        assert text in refused.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("train", "wakeword", "--word", "tack", "-o", "x"), "has no folder 'tack'"),
+        (("judge", "x", "--part", "train"), "--part train is not known"),
+    ],
+)
+def test_lessons_and_judgements_that_are_refused(arguments, text, clips, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["penstock", *arguments, "--data", str(clips)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert text in capsys.readouterr().err
 
 
 def test_bundles_of_one_name_are_told_apart():

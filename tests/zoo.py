@@ -157,6 +157,16 @@ class LateSize(nn.Module):
         return self.c(h)
 
 
+def convolutions() -> nn.Sequential:
+    """A small net for images: a cut with rows, columns and channels, and what channels can be folded into."""
+    return nn.Sequential(
+        nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU()),
+        nn.Sequential(nn.Conv2d(6, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU()),
+        nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        nn.Linear(8, 4),
+    )
+
+
 def sequential() -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(6, 12),
@@ -172,6 +182,7 @@ def sequential() -> nn.Sequential:
 # name: (network, shape of one sample, dtype)
 ZOO: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], torch.dtype]] = {
     "sequential": (sequential, (6,), torch.float32),
+    "convolutions": (convolutions, (1, 12, 12), torch.float32),
     "conv1d": (Conv1d, (6, 24), torch.float32),
     "recurrent": (Recurrent, (9, 6), torch.float32),
     "encoder": (Encoder, (7,), torch.int64),

@@ -19,10 +19,11 @@ from penstock.bundle import Bundle
 from penstock.chain import Chain
 from penstock.data.composed import Composed, Recipe, compose, mlperf_tiny
 from penstock.data.material import Material
-from penstock.judging import Judgement, Point, Trial, det, judge
+from penstock.judging import Judgement, judge
 from penstock.listener import Counts, Listener, hearing_of
-from penstock.listening.decision import Event, alarms, smooth
+from penstock.listening.decision import Event
 from penstock.manifest import Manifest
+from penstock.operating import Point, Trial, det, trial
 
 BLOCK = 1600
 """Samples at a time: 100 ms, as a microphone gives them."""
@@ -72,12 +73,7 @@ class Audition:
     def trial(self) -> Trial:
         """Return it as other thresholds are tried on it."""
         decision = hearing_of(self.manifest).decision
-        smoothed = smooth(self.scores, decision.smoothing)
-
-        def alarms_at(threshold: float) -> list[float]:
-            return alarms(self.times_s, smoothed, decision.at(threshold))
-
-        return Trial(alarms_at, self.stream.truths, self.stream.seconds)
+        return trial(self.times_s, self.scores, decision, self.stream.truths, self.stream.seconds)
 
 
 def hear(bundle: Bundle, stream: Composed, *, chain: Chain | None = None) -> Audition:

@@ -113,7 +113,7 @@ def certify(
     level, allowed = weakest_allowed(levels, max_positive_loss, confidence)
     thresholds: list[float | None] = [None if layer.gate is None else -math.inf for layer in net.layers]
     negatives = scores[~positive.numpy()]
-    for i, threshold, negative in zip(chosen, path.thresholds(level), negatives.T, strict=True):
+    for i, threshold, negative in zip(chosen, path.thresholds(level).tolist(), negatives.T, strict=True):
         thresholds[i] = rounded_down(lowered(threshold, negative))
     passed = cascade(gates, thresholds, chosen, samples=len(labels)).numpy() < 0
     survivors = _of_events(passed[testing].astype(float), event[testing])
@@ -201,15 +201,15 @@ class Path:
 
     def levels(self, scores: np.ndarray) -> np.ndarray:
         """Return the level at which each sample is first stopped: (n, gates) -> (n,)."""
-        columns = [
-            _quantile_of(scores[:, i], knots) / weight
-            for i, (knots, weight) in enumerate(zip(self.knots, self.weights, strict=True))
-        ]
-        return np.min(columns, axis=0)
+        return _first_stops(_shares_below(scores, self.knots), self.weights)
 
-    def thresholds(self, level: float) -> list[float]:
-        """Return each gate's threshold at a level."""
-        return [float(_score_at(level * weight, knots)) for knots, weight in zip(self.knots, self.weights, strict=True)]
+    def thresholds(self, levels: np.ndarray | float) -> np.ndarray:
+        """Return each gate's threshold at each level: (n,) -> (n, gates)."""
+        columns = [
+            _score_at(np.asarray(levels) * weight, knots)
+            for knots, weight in zip(self.knots, self.weights, strict=True)
+        ]
+        return np.stack(columns, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -220,27 +220,28 @@ class OneGate:
         """Return the level at which each sample is first stopped: (n, 1) -> (n,)."""
         return scores[:, 0]
 
-    def thresholds(self, level: float) -> list[float]:
-        """Return the gate's threshold at a level."""
-        return [level]
+    def thresholds(self, levels: np.ndarray | float) -> np.ndarray:
+        """Return the gate's threshold at each level: (n,) -> (n, 1)."""
+        return np.asarray(levels)[..., None]
 
 
-def best_path(positives: np.ndarray, price: Callable[[list[float]], float]) -> Path | OneGate:
+def best_path(positives: np.ndarray, price: Callable[[np.ndarray], np.ndarray]) -> Path | OneGate:
     """Return the path along which what may be lost is shared best among the gates.
 
     Args:
         positives: (n, gates), scores of positives: losses are counted on them.
-        price: of a choice of thresholds; the path with the lowest sum at `TYPICAL_LOSSES` is taken.
+        price: of choices of thresholds, (n, gates) -> (n,); the path with the lowest sum at `TYPICAL_LOSSES` is taken.
     """
     gates = positives.shape[1]
     if gates == 1:
         return OneGate()
     knots = tuple(np.unique(positives[:, i]) for i in range(gates))
+    shares = _shares_below(positives, knots)
     best, best_price = Path(knots, (1.0,) * gates), math.inf
     for weights in _ways_to_share(gates):
         path = Path(knots, weights)
-        levels = np.quantile(path.levels(positives), TYPICAL_LOSSES)
-        total = sum(price(path.thresholds(level)) for level in levels.tolist())
+        levels = np.quantile(_first_stops(shares, weights), TYPICAL_LOSSES)
+        total = float(price(path.thresholds(levels)).sum())
         if total < best_price:
             best, best_price = path, total
     return best
@@ -277,10 +278,21 @@ def _macs_of_stops(net: GatedNetwork, chosen: list[int]) -> np.ndarray:
     return gated_cost(net, torch.tensor([*chosen, -1]), chosen).macs.numpy()
 
 
-def _mean_macs(macs: np.ndarray, scores: np.ndarray, thresholds: list[float]) -> float:
-    stops = scores < np.array(thresholds)
-    first = np.where(stops.any(1), stops.argmax(1), len(thresholds))
-    return float(macs[first].mean())
+def _mean_macs(macs: np.ndarray, scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """Return the mean MACs of samples at each choice of thresholds: (samples, gates), (n, gates) -> (n,)."""
+    stops = scores < thresholds[:, None]
+    first = np.where(stops.any(2), stops.argmax(2), scores.shape[1])
+    return macs[first].mean(1)
+
+
+def _shares_below(scores: np.ndarray, knots: Sequence[np.ndarray]) -> np.ndarray:
+    """Return of each gate the share of its knots below each score: (n, gates) -> (n, gates)."""
+    return np.stack([_quantile_of(scores[:, i], of_gate) for i, of_gate in enumerate(knots)], axis=1)
+
+
+def _first_stops(shares: np.ndarray, weights: Sequence[float]) -> np.ndarray:
+    """Return the level at which the first gate stops each sample: (n, gates) -> (n,)."""
+    return (shares / np.array(weights)).min(axis=1)
 
 
 def _quantile_of(score: np.ndarray, knots: np.ndarray) -> np.ndarray:
@@ -291,14 +303,12 @@ def _quantile_of(score: np.ndarray, knots: np.ndarray) -> np.ndarray:
     return np.where(score < knots[0], below, np.where(score > knots[-1], shares[-1] + score - knots[-1], inside))
 
 
-def _score_at(share: float, knots: np.ndarray) -> float:
+def _score_at(share: np.ndarray, knots: np.ndarray) -> np.ndarray:
     """Undo `_quantile_of`."""
     shares = (np.arange(len(knots)) + 0.5) / len(knots)
-    if share < shares[0]:
-        return float(knots[0] + np.log(share / shares[0]))
-    if share > shares[-1]:
-        return float(knots[-1] + share - shares[-1])
-    return float(np.interp(share, shares, knots))
+    inside = np.interp(share, shares, knots)
+    below = knots[0] + np.log(np.minimum(share / shares[0], 1))
+    return np.where(share < shares[0], below, np.where(share > shares[-1], knots[-1] + share - shares[-1], inside))
 
 
 def _events(events: Sequence[int] | Tensor | None, data: Data, samples: int) -> np.ndarray:

@@ -8,19 +8,15 @@ All is counted from times alone: those of the alarms, and where the word was rea
 - A word is missed or not: the interval of the miss rate is the exact binomial one (Clopper and Pearson). False alarms
   come at any time: the interval of their rate is the exact Poisson one (Garwood). It takes them as independent; where
   one loud hour raises many at once, it is too narrow.
-- An operating point is chosen on streams that the network was not trained on, and judged on others. See `choose`.
 """
 
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +31,6 @@ CONFIDENCE = 0.95
 
 _HOUR_S = 3600
 _ROUNDING_S = 1e-6  # a time at the end of a stream may be this much behind it
-_ROUNDING = 1e-9  # 1 false alarm in 2 h is 0.5 an hour, even where 2 h are summed from pieces
 
 Times: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
 
@@ -211,130 +206,6 @@ def hours_needed(per_hour: float, confidence: float = CONFIDENCE, false_alarms: 
     if false_alarms < 0:
         raise DataError(f"{false_alarms} false alarms came: give how many there are, 0 or more.")
     return _most(false_alarms, _tail(confidence)) / per_hour
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A stream on which thresholds are tried.
-
-    Attributes:
-        alarms_at: gives the times of the alarms at a threshold.
-    """
-
-    alarms_at: Callable[[float], Times]
-    truths: Sequence[Spoken]
-    duration_s: float
-    slack_s: float = SLACK_S
-
-
-@dataclass(frozen=True)
-class Point:
-    """A threshold, and what is heard with it."""
-
-    threshold: float
-    judgement: Judgement
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.threshold):
-            raise DataError(f"a threshold of {self.threshold} came: give a finite one.")
-
-
-def judge_at(trials: Iterable[Trial], threshold: float) -> Judgement:
-    """Judge all streams at one threshold, as if they were one."""
-    judgements = [
-        judge(trial.alarms_at(threshold), trial.truths, duration_s=trial.duration_s, slack_s=trial.slack_s)
-        for trial in trials
-    ]
-    if not judgements:
-        raise DataError("no stream came: give at least one trial.")
-    return reduce(add, judgements)
-
-
-def det(trials: Sequence[Trial], thresholds: Iterable[float]) -> list[Point]:
-    """Judge all streams at each threshold: the points of a detection error trade-off, by rising threshold."""
-    return [Point(threshold, judge_at(trials, threshold)) for threshold in sorted(set(thresholds))]
-
-
-def choose(points: Sequence[Point], *, per_hour: float, confidence: float | None = None) -> Point:
-    """Return the point with the fewest misses among those with at most so many false alarms an hour.
-
-    Points next to each other often have equally few misses. Then the middle of the widest such range is taken, so that
-    a stream that is a little different does not fall off its edge.
-
-    Without ``confidence`` the false alarms counted are taken at their word. As the best of many points is picked, their
-    number is then an optimistic guess of what other streams give: claim nothing from the same streams.
-
-    With it, thresholds are tested from the highest down: does the exact Poisson bound hold? The first that fails ends
-    it, and what lies below is out, whatever it counts. In such a fixed sequence the confidence is that of one test, so
-    "at most ``per_hour`` false alarms an hour" may be claimed of the chosen point, for streams like these and for
-    thresholds that were fixed before anybody looked at them. The misses at the point are optimistic either way.
-
-    Args:
-        points: of one set of streams, at several thresholds, in any order.
-        per_hour: at most so many false alarms an hour.
-        confidence: of the claim, such as 0.95; None for no claim.
-    """
-    ordered = _by_falling_threshold(points)
-    allowed = _allowed(ordered, per_hour, confidence)
-    fewest = min(ordered[place].judgement.misses for place in allowed)
-    best = [place for place in allowed if ordered[place].judgement.misses == fewest]
-    runs = itertools.groupby(enumerate(best), key=lambda item: item[1] - item[0])  # neighbours stay together
-    ranges = [[ordered[place] for _, place in run] for _, run in runs]
-    widest = max(ranges, key=lambda range_: range_[0].threshold - range_[-1].threshold)  # the higher of equals
-    middle = (widest[0].threshold + widest[-1].threshold) / 2
-    return min(widest, key=lambda point: abs(point.threshold - middle))
-
-
-def miss_rate_at(points: Sequence[Point], per_hour: float) -> float:
-    """Return the lowest miss rate among the points with at most so many false alarms an hour."""
-    ordered = _by_falling_threshold(points)
-    return min(ordered[place].judgement.miss_rate for place in _allowed(ordered, per_hour, None))
-
-
-def _by_falling_threshold(points: Sequence[Point]) -> list[Point]:
-    if not points:
-        raise DataError("no point came: give det() at least one threshold.")
-    if not all(point.judgement.spoken for point in points):
-        raise DataError("the word is never spoken in the streams of these points: add a stream with words to miss.")
-    return sorted(points, key=lambda point: -point.threshold)
-
-
-def _allowed(ordered: Sequence[Point], per_hour: float, confidence: float | None) -> list[int]:
-    """Return the places of the points whose false alarms are few enough; at least one."""
-    if not 0 <= per_hour < math.inf:
-        raise DataError(f"at most {per_hour} false alarms an hour came: give a finite number, 0 or more.")
-    most = per_hour * (1 + _ROUNDING)
-    if confidence is None:
-        allowed = [i for i, point in enumerate(ordered) if point.judgement.false_alarms_per_hour <= most]
-    else:
-        holds = (point.judgement.false_alarm_bound(confidence) <= most for point in ordered)
-        allowed = [i for i, _ in enumerate(itertools.takewhile(bool, holds))]
-    if not allowed:
-        _refuse(ordered, per_hour, confidence)
-    return allowed
-
-
-def _refuse(ordered: Sequence[Point], per_hour: float, confidence: float | None) -> NoReturn:
-    if confidence is None:
-        fewest = min(ordered, key=lambda point: point.judgement.false_alarms_per_hour)
-        raise DataError(
-            f"no threshold has at most {per_hour:g} false alarms an hour: the fewest are {_counted(fewest)}, "
-            f"{fewest.judgement.false_alarms_per_hour:.3g} an hour. Try higher thresholds, train against what raises "
-            "them, or allow more."
-        )
-    highest = ordered[0]  # the sequence ended with it
-    count, needed = highest.judgement.false_alarms, hours_needed(per_hour, confidence)
-    more = f", with {count} false alarms {hours_needed(per_hour, confidence, count):.3g} h" if count else ""
-    raise DataError(
-        f"at most {per_hour:g} false alarms an hour cannot be claimed with {100 * confidence:g} % confidence: the "
-        f"lowest bound reached is {highest.judgement.false_alarm_bound(confidence):.3g} an hour ({_counted(highest)}). "
-        f"Without a false alarm it takes {needed:.3g} h of audio{more}. Bring longer streams, try higher thresholds, "
-        "or claim less."
-    )
-
-
-def _counted(point: Point) -> str:
-    return f"{point.judgement.false_alarms} in {point.judgement.hours:.3g} h, at threshold {point.threshold:g}"
 
 
 def _alarms(alarms_s: Times, duration_s: float) -> npt.NDArray[np.float64]:

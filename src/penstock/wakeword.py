@@ -10,7 +10,7 @@ The threshold of the decision is chosen on streams composed from held-out voices
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,16 +27,17 @@ from penstock.data.splits import Labelled
 from penstock.data.spoken import Variety, class_names, windows
 from penstock.errors import CalibrationError, DataError
 from penstock.exporting import Exported, export
-from penstock.judging import Point, Trial, choose, det
 from penstock.layers import Both, PerElement
-from penstock.listening.decision import LIMIT, Decision, alarms, log_odds, smooth
+from penstock.listening.decision import Decision, log_odds
 from penstock.listening.hearing import Hearing
-from penstock.mfcc import LogMel, features
+from penstock.mfcc import LogMel
 from penstock.models import resnet8_1d
 from penstock.network import GatedNetwork
 from penstock.objective import Objective
+from penstock.operating import Point, choose, det
 from penstock.recipe import Adam, Machine
 from penstock.surgery.gate import gate
+from penstock.traces import reached, run, stream_windows, trace
 from penstock.training import fit
 
 CLEAR = 3.0
@@ -180,10 +181,15 @@ def teach(
     say(f"choosing the threshold on {lesson.hours:g} h of streams with held-out voices")
     streams = validation_streams(of["validation"], word, lesson)
     traces = [trace(net, hearing, stream) for stream in streams]
-    points = det([trial(one, hearing) for one in traces], THRESHOLDS)
+    points = det([one.trial(hearing.decision) for one in traces], THRESHOLDS)
     chosen = choose(points, per_hour=lesson.false_alarms_per_hour, confidence=lesson.alarm_confidence)
     return Taught(
-        net, _decided(hearing, chosen.threshold), classes, tuple(points), chosen, _reached(traces, len(net.stages))
+        net,
+        replace(hearing, decision=hearing.decision.at(chosen.threshold)),
+        classes,
+        tuple(points),
+        chosen,
+        reached(traces, len(net.stages)),
     )
 
 
@@ -200,7 +206,7 @@ def hard_negatives(
     for number in range(math.ceil(2 * hours)):
         stream = compose(Recipe(1800.0 * min(1.0, 2 * hours), word, 0), of, seed + number)
         x, _ = stream_windows(hearing, stream.samples)
-        logits, _ = _run(net, x)
+        logits, _ = run(net, x)
         scores = log_odds(logits, 1)
         worst = np.argsort(-scores)[: round(per_hour * stream.seconds / 3600)]
         worst = worst[scores[worst] > -3]
@@ -224,7 +230,7 @@ def calibrate_gates(net: GatedNetwork, hearing: Hearing, of: Material, word: str
     count = max(2000, lesson.windows // 8)
     x, y = windows(of, word, count, sense=lesson.sense, frames=hearing.frames, variety=recipe, seed=lesson.seed + 7)
     x = _standardised(x, hearing)
-    logits, _ = _run(net, x)
+    logits, _ = run(net, x)
     counts = (y != 1) | (log_odds(logits, 1) > CLEAR)
     if not (counts & (y == 1)).any():
         raise CalibrationError(
@@ -248,59 +254,6 @@ def validation_streams(of: Material, word: str, lesson: Lesson) -> list[Composed
     seconds = lesson.hours * 3600 / count
     times = max(1, min(len(of.words[word]), round(seconds / 45)))
     return [compose(Recipe(seconds, word, times), of, lesson.seed + 500 + i) for i in range(count)]
-
-
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """What a network says of each window of a stream.
-
-    Attributes:
-        times_s: their ends.
-        scores: log-odds of the word; -10 for what the gates stop.
-        stopped_at: by which gate; -1 by none.
-    """
-
-    stream: Composed
-    times_s: npt.NDArray[np.float64]
-    scores: npt.NDArray[np.float64]
-    stopped_at: npt.NDArray[np.int64]
-
-
-def trace(net: GatedNetwork, hearing: Hearing, stream: Composed) -> Trace:
-    """Judge all windows of a stream at once: what a listener says one by one, and faster."""
-    x, times_s = stream_windows(hearing, stream.samples)
-    logits, gates = _run(net, x)
-    stopped = np.full(len(x), -1)
-    for number, threshold in reversed(list(enumerate(net.thresholds))):
-        said = gates[number]
-        if threshold is not None and said is not None:
-            stopped[said < threshold] = number
-    return Trace(stream, times_s, np.where(stopped < 0, log_odds(logits, 1), -LIMIT), stopped)
-
-
-def trial(of: Trace, hearing: Hearing) -> Trial:
-    """Return a stream as the choice of an operating point takes it."""
-    smoothed = smooth(of.scores, hearing.decision.smoothing)
-
-    def alarms_at(threshold: float) -> list[float]:
-        return alarms(of.times_s, smoothed, _decided(hearing, threshold).decision)
-
-    return Trial(alarms_at, of.stream.truths, of.stream.seconds)
-
-
-def stream_windows(hearing: Hearing, samples: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.float64]]:
-    """Return all windows of a stream, (windows, values, frames), a view; and the end of each."""
-    sense = hearing.sense
-    assert isinstance(sense, LogMel)
-    frames = hearing.standardised(features(samples, sense).T)
-    x = np.lib.stride_tricks.sliding_window_view(frames, hearing.frames, axis=0)[:: hearing.hop]
-    ends = sense.samples(hearing.frames) + np.arange(len(x)) * hearing.hop * sense.hop
-    return x, ends / sense.rate_hz
-
-
-def _decided(hearing: Hearing, threshold: float) -> Hearing:
-    """Return the hearing with this threshold."""
-    return replace(hearing, decision=hearing.decision.at(threshold))
 
 
 def _windows(of: Material, word: str, lesson: Lesson, count: int, seed: int) -> tuple[Floats, npt.NDArray[np.int64]]:
@@ -365,22 +318,3 @@ def _fit(
 
 def _inside(folder: str | Path | None, number: int) -> Path | None:
     return None if folder is None else Path(folder) / f"round-{number}"
-
-
-@torch.no_grad()
-def _run(net: GatedNetwork, x: Floats, block: int = 512) -> tuple[Floats, list[Floats | None]]:
-    """Return the logits of all windows, and what each gate says, whether it stops them or not."""
-    net.eval()
-    logits: list[Floats] = []
-    gates: list[list[Floats | None]] = []
-    for start in range(0, len(x), block):
-        out = net(torch.from_numpy(np.ascontiguousarray(x[start : start + block])))
-        logits.append(out.logits.float().numpy())
-        gates.append([None if said is None else said.float().numpy() for said in out.gates])
-    columns: Sequence[Any] = [*zip(*gates, strict=True)]
-    return np.concatenate(logits), [None if column[0] is None else np.concatenate(column) for column in columns]
-
-
-def _reached(traces: Sequence[Trace], stages: int) -> tuple[float, ...]:
-    stopped = np.concatenate([one.stopped_at for one in traces])
-    return tuple(float(np.mean((stopped < 0) | (stopped >= number))) for number in range(stages))

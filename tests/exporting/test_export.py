@@ -63,7 +63,7 @@ def test_a_chain_of_exported_stages_is_the_network(name, tmp_path) -> None:
 @pytest.mark.parametrize("halves", ["Both", "GateOnly", "CompressionOnly", "reads_all"])
 def test_all_kinds_of_layers_and_several_of_them(over, halves, tmp_path) -> None:
     torch.manual_seed(0)
-    model, draw = build("resnet8")
+    model, draw = build("convolutions")
     x = draw(10)
     kinds = {"GateOnly": ps.GateOnly(over), "CompressionOnly": ps.CompressionOnly(over), "Both": ps.Both(over)}
     made = kinds.get(halves, ps.Both(over, reads_all=True))

@@ -5,7 +5,8 @@ import pytest
 from matplotlib.collections import PolyCollection
 
 from penstock.errors import DataError, StorageError
-from penstock.judging import Judgement, Point, Spoken
+from penstock.judging import Judgement, Spoken
+from penstock.operating import Point
 from penstock.report.listening import det_figure, det_plot, listening_table, trace_figure, trace_plot
 from penstock.report.tables import WIDTH, render
 

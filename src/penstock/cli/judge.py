@@ -47,8 +47,8 @@ def judge(
     from penstock.cli.arguments import one_of
     from penstock.data.material import material
     from penstock.files import write_atomically
-    from penstock.judging import Point
     from penstock.listener import hearing_of
+    from penstock.operating import Point
     from penstock.report.listening import det_plot, listening_table, upkeep_table
 
     one_of("--part", part, {name: name for name in PARTS})

@@ -10,7 +10,7 @@ import torch
 import typer
 from rich.console import Console
 
-from penstock import calibration, evaluation, storage, surgery, training
+from penstock import calibration, evaluation, storage, surgery
 from penstock.cli.arguments import data_of, example_of, model_of, one_of, part_of, places_of
 from penstock.cli.show import AsJson, line, show
 from penstock.data.batches import batches, class_counts
@@ -112,6 +112,8 @@ def train(
 
     Example: `penstock train -m mine:network -d mine:data --at 0.4 --epochs 20 --folder runs/a -o net.safetensors`
     """
+    from penstock.training import fit  # Lightning takes seconds to load, and no other command needs it
+
     if out.is_dir():
         raise StorageError(f"{out} is a folder: give the name of a file for the network.")
     sets = data_of(data)
@@ -129,7 +131,7 @@ def train(
     )
     if not as_json:
         Console().print(network_table(net))
-    history = training.fit(
+    history = fit(
         net,
         sets["train"],
         sets.get("validation"),

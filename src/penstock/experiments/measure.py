@@ -119,14 +119,14 @@ def choose(net: GatedNetwork, validation: Data, positive_share: float | None = N
     scores = said.scores(count)
     negatives = scores[~positive]
 
-    def passed(thresholds: list[float]) -> float:
-        return float((negatives[:, : len(thresholds)] >= np.array(thresholds)).all(1).mean())
+    def passed(thresholds: np.ndarray) -> np.ndarray:
+        return (negatives[:, : thresholds.shape[1]] >= thresholds[:, None]).all(2).mean(1)
 
     paths = [best_path(scores[positive, : k + 1], passed) for k in range(count)]
 
     def at_level(level: float) -> Thresholds:
         chosen: list[float | None] = [None] * len(net.layers)
-        for i, threshold in zip(said.gated, paths[-1].thresholds(level), strict=True):
+        for i, threshold in zip(said.gated, paths[-1].thresholds(level).tolist(), strict=True):
             chosen[i] = threshold if count == 1 else rounded_down(threshold)
         return chosen
 

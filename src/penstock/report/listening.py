@@ -15,7 +15,8 @@ from rich.table import Table
 
 from penstock.audition import Upkeep
 from penstock.errors import DataError
-from penstock.judging import CONFIDENCE, SLACK_S, Judgement, Point, Spoken, pair
+from penstock.judging import CONFIDENCE, SLACK_S, Judgement, Spoken, pair
+from penstock.operating import Point
 from penstock.report.plots import NEGATIVE, NEUTRAL, POSITIVE, write_figure
 from penstock.report.tables import percent, table_of
 
