@@ -64,6 +64,14 @@ def measure(speech: Path, taught: dict[str, dict[str, Any]]) -> None:
     """Hear both out on test voices, and write the results."""
     bundles = {name: Bundle.read(RUNS / name) for name in LESSONS}
     found = examine(bundles, material(speech, WORD)["test"], WORD, hours=HOURS, seed=SEED, say=print)
+    heard = {
+        "word": WORD,
+        "hours": HOURS,
+        "taught": taught,
+        "heard": {name: one.to_json() for name, one in found.items()},
+        "minute": _minute(found["gated"].tiny),
+    }
+    write_atomically(HEARD, (json.dumps(heard, indent=1) + "\n").encode())
     rows = figures(found["gated"], found["plain"], taught["gated"]["seconds"])
     plain = [
         {
@@ -76,15 +84,7 @@ def measure(speech: Path, taught: dict[str, dict[str, Any]]) -> None:
         }
         for row in rows
     ]
-    heard = {
-        "word": WORD,
-        "hours": HOURS,
-        "taught": taught,
-        "heard": {name: one.to_json() for name, one in found.items()},
-        "minute": _minute(found["gated"].tiny),
-    }
     write_atomically(RESULTS, (json.dumps(plain, indent=1) + "\n").encode())
-    write_atomically(HEARD, (json.dumps(heard, indent=1) + "\n").encode())
     for row in rows:
         print(f"{row.figure}: {row.value:.4g} ({row.relation} {row.reach:g}) {'holds' if row.holds else 'MISSED'}")
 

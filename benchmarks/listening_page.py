@@ -131,8 +131,8 @@ def _how(heard: dict[str, Any]) -> str:
     ]
     points += [
         "Gates are calibrated on validation voices; hard negatives come from streams of training voices.",
-        "Streams: scenes of silence, of noise, and of speech in noise at 5 to 30 dB, all drawn from a seed "
-        "(`penstock.data.composed`).",
+        "Streams: scenes of silence, of noise, and of speech in noise that lies 5 to 30 dB below each word, all drawn "
+        "from a seed (`penstock.data.composed`). The words of a scene are brought to one loudness.",
         "To make it again: `make listening speech=FOLDER`, then `make listening-page`.",
     ]
     return "\n".join(textwrap.fill(f"- {point}", width=120, subsequent_indent="  ") for point in points)

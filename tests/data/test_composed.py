@@ -87,6 +87,26 @@ def test_noise_lies_as_far_below_speech_as_asked_for():
     assert 20 * np.log10(speech / level) == pytest.approx(12, abs=1.5)
 
 
+def test_noise_lies_as_far_below_each_word_however_loud_it_was_recorded():
+    levels = (0.3, 0.1, 0.03, 0.01)
+    quiet = Material({"up": [heard(tone(400, level=level)) for level in levels]}, MATERIAL.noises)
+    with_others = Material({**MATERIAL.words, **quiet.words}, MATERIAL.noises)
+    made = compose(Recipe(60.0, "up", 8, shares={"speech": 1.0}, snr_db=(9.0, 9.0)), with_others, 1)
+    sound = made.samples / 32768.0
+    assert len(made.truths) == 8
+    for truth in made.truths:
+        begin, end = round(truth.begin_s * 16_000), round(truth.end_s * 16_000)
+        before = sound[begin - 2400 : begin - 800]  # its clip is still silent there
+        word, noise_there = np.mean(sound[begin:end] ** 2), np.mean(before**2)
+        assert 10 * np.log10((word - noise_there) / noise_there) == pytest.approx(9, abs=1.5)
+
+
+def test_silence_among_the_clips_stays_silence():
+    silent = Material({"up": [heard(np.zeros(16_000, np.int16))], "down": MATERIAL.words["down"]}, MATERIAL.noises)
+    made = compose(Recipe(60.0, "up", 3, shares={"speech": 1.0}), silent, 1)
+    assert np.abs(made.samples).max() > 0
+
+
 def test_long_clips_have_room_as_well():
     long = Material({"up": [heard(tone(400, 2.5))], "down": [heard(tone(900, 2.9))]}, MATERIAL.noises)
     made = compose(Recipe(90.0, "up", 4, shares={"speech": 1.0}), long, 3)

@@ -28,6 +28,9 @@ KINDS = ("silence", "noise", "speech")
 SPEECH_LEVEL = 0.05
 """What the loudness of noise alone is measured against: that of a usual clip."""
 
+MOST_LEVELLED_DB = 30.0
+"""A clip is brought to the loudness of its scene by so much and no more: what is next to silent stays it."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -40,8 +43,8 @@ class Recipe:
         shares: of the time, for each kind of scene.
         scene_s: a scene is between so long and so long.
         gap_s: so much is between two clips of a scene.
-        snr_db: how far the noise lies below the speech.
-        gain_db: how much quieter or louder a scene's voices are than they were recorded.
+        snr_db: how far the noise of a scene lies below each of its words: they are brought to one loudness.
+        gain_db: how much quieter or louder that is than they were recorded, in the median.
     """
 
     seconds: float
@@ -169,19 +172,26 @@ def _slots(kind: str, length: int, room: int, recipe: Recipe, rng: np.random.Gen
 def _mix(scene: Scene, recipe: Recipe, of: Material, rng: np.random.Generator) -> tuple[Any, list[tuple[int, int]]]:
     sound, said = np.zeros(scene.length, np.float32), []
     gain_db = rng.uniform(*recipe.gain_db)
-    level = below(SPEECH_LEVEL, 0)
+    level = SPEECH_LEVEL
+    if scene.placed:
+        level = float(np.median([clip.loudness for clip, _, _ in scene.placed])) * 10 ** (gain_db / 20)
     for clip, at, is_word in scene.placed:
-        samples, begin, end = spoken(clip, gain_db=gain_db)
+        samples, begin, end = spoken(clip, gain_db=_louder_db(clip, level))
         add(sound, samples, at)
         if is_word:
             said.append((at + begin, at + end))
-    if scene.placed:
-        level = float(np.median([clip.loudness for clip, _, _ in scene.placed])) * 10 ** (gain_db / 20)
     depth_db = 50.0 if scene.kind == "silence" else rng.uniform(*recipe.snr_db)
     if len(of.noises):
         noise = of.noises[int(rng.integers(len(of.noises)))]
         sound += at_level(stretch(noise, scene.length, rng), below(level, depth_db))
     return sound, said
+
+
+def _louder_db(clip: Clip, level: float) -> float:
+    """Return by how much a clip is made louder to be as loud as ``level``."""
+    if not clip.loudness or not level:
+        return 0.0
+    return float(np.clip(20 * math.log10(level / clip.loudness), -MOST_LEVELLED_DB, MOST_LEVELLED_DB))
 
 
 def _shuffled(clips: Sequence[Clip], rng: np.random.Generator) -> Iterator[Clip]:
