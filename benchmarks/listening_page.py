@@ -49,8 +49,8 @@ def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
         ),
         _text(
             "Thresholds were chosen on validation streams. Only where gated and plain are compared at 0.5 false alarms "
-            "an hour, each has the threshold that is best for it on the test stream: there two curves are compared, and "
-            "no operating points."
+            "an hour, each has the threshold that is best for it on the test stream: there two curves are compared, "
+            "and no operating points."
         ),
         "![Misses against false alarms an hour](listening/det.png)",
         _judged(heard),
