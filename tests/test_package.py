@@ -128,6 +128,16 @@ def test_no_figure_in_the_readme_is_written_by_hand():
     assert page(json.loads((ROOT / "benchmarks" / "latest.json").read_text())) == written, "make readme"
 
 
+def test_no_figure_of_listening_is_written_by_hand():
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.listening import HEARD, RESULTS
+    from benchmarks.listening_page import PAGE, page
+
+    rows, heard = json.loads(RESULTS.read_text()), json.loads(HEARD.read_text())
+    assert page(rows, heard) == PAGE.read_text(), "make listening-page"
+    assert all({"figure", "value", "reach", "holds"} <= row.keys() for row in rows)
+
+
 def test_every_link_of_the_documents_leads_somewhere():
     for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
