@@ -39,8 +39,8 @@ def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
         "<!-- made by `make listening-page` from results/listening*.json: do not edit by hand -->",
         _text(
             f"A wake word, `{word}`, taught by `penstock train wakeword` from a subset of Speech Commands, and heard "
-            "out on streams that are composed from clips of people who were in no training and no choice, and from other "
-            "stretches of the same recordings of noise. "
+            "out on streams that are composed from clips of people who were in no training and no choice, and from "
+            "other stretches of the same recordings of noise. "
             "The plain network is the same lesson without gates. "
             f"Of {len(rows)} figures {held} hold."
         ),
