@@ -87,6 +87,7 @@ def test_imports_go_one_way():
         "run_folder",
         "settling",
         "training",
+        "sharing",
         "calibration",
         "evaluation",
         "exporting",

@@ -9,16 +9,15 @@ A threshold that passes is then lowered for free: to the middle between itself a
 stops, which stops the same of them, loses no more positives, and so keeps the promise too. Where a gate separates the
 two kinds, that is most of the way.
 
-A cascade. All thresholds move together along one path, fixed before the test on data of its own, so that each sample
-has one level at which the cascade would first stop it: its weakest gate's. On levels a cascade is one gate.
+A cascade. All thresholds move together along one path (`sharing`), fixed before the test on data of its own, so that
+each sample has one level at which the cascade would first stop it. On levels a cascade is one gate.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
@@ -31,14 +30,9 @@ from penstock.data.batches import Data
 from penstock.errors import CalibrationError
 from penstock.network import Certificate, GatedNetwork
 from penstock.outcomes import cascade, check_both_kinds, collect
+from penstock.sharing import OneGate, Path, best_path
 
 DECIMALS = 4  # of a threshold; it is rounded down, which keeps the promise and outlives rounding of the logits
-TYPICAL_LOSSES = (
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-)  # at which paths are compared; not the one asked for, so that all lie on one path
 SHAPING_SHARE = 0.3  # of the positives, which fix the path of a cascade and take no part in the test
 
 
@@ -185,68 +179,6 @@ def upper_bound(lost: int, n: int, confidence: float) -> float:
     return 1.0 if lost >= n else float(stats.beta.ppf(confidence, lost + 1, n - lost))
 
 
-@dataclass(frozen=True)
-class Path:
-    """How the thresholds of a cascade move together: each gate's is a growing function of one level.
-
-    At level u the i-th gate stops the share ``weights[i] · u`` of the positives that the path was made from.
-
-    Attributes:
-        knots: of each gate, sorted scores of those positives.
-        weights: of each gate.
-    """
-
-    knots: tuple[np.ndarray, ...]
-    weights: tuple[float, ...]
-
-    def levels(self, scores: np.ndarray) -> np.ndarray:
-        """Return the level at which each sample is first stopped: (n, gates) -> (n,)."""
-        return _first_stops(_shares_below(scores, self.knots), self.weights)
-
-    def thresholds(self, levels: np.ndarray | float) -> np.ndarray:
-        """Return each gate's threshold at each level: (n,) -> (n, gates)."""
-        columns = [
-            _score_at(np.asarray(levels) * weight, knots)
-            for knots, weight in zip(self.knots, self.weights, strict=True)
-        ]
-        return np.stack(columns, axis=-1)
-
-
-@dataclass(frozen=True)
-class OneGate:
-    """The path of one gate: its score is its level."""
-
-    def levels(self, scores: np.ndarray) -> np.ndarray:
-        """Return the level at which each sample is first stopped: (n, 1) -> (n,)."""
-        return scores[:, 0]
-
-    def thresholds(self, levels: np.ndarray | float) -> np.ndarray:
-        """Return the gate's threshold at each level: (n,) -> (n, 1)."""
-        return np.asarray(levels)[..., None]
-
-
-def best_path(positives: np.ndarray, price: Callable[[np.ndarray], np.ndarray]) -> Path | OneGate:
-    """Return the path along which what may be lost is shared best among the gates.
-
-    Args:
-        positives: (n, gates), scores of positives: losses are counted on them.
-        price: of choices of thresholds, (n, gates) -> (n,); the path with the lowest sum at `TYPICAL_LOSSES` is taken.
-    """
-    gates = positives.shape[1]
-    if gates == 1:
-        return OneGate()
-    knots = tuple(np.unique(positives[:, i]) for i in range(gates))
-    shares = _shares_below(positives, knots)
-    best, best_price = Path(knots, (1.0,) * gates), math.inf
-    for weights in _ways_to_share(gates):
-        path = Path(knots, weights)
-        levels = np.quantile(_first_stops(shares, weights), TYPICAL_LOSSES)
-        total = float(price(path.thresholds(levels)).sum())
-        if total < best_price:
-            best, best_price = path, total
-    return best
-
-
 def _path(
     net: GatedNetwork,
     chosen: list[int],
@@ -265,14 +197,6 @@ def _path(
     return positive & ~shaping, path
 
 
-def _ways_to_share(gates: int) -> list[tuple[float, ...]]:
-    """Return ways to share what may be lost among the gates: evenly, mostly one, and a hundred drawn ones."""
-    drawn = np.random.default_rng(0).dirichlet(np.ones(gates), size=100)
-    mostly = 0.9 * np.eye(gates) + 0.1 / gates
-    every = np.concatenate([np.full((1, gates), 1 / gates), mostly, drawn])
-    return [tuple(row) for row in np.maximum(every, 1e-3).tolist()]
-
-
 def _macs_of_stops(net: GatedNetwork, chosen: list[int]) -> np.ndarray:
     """Return the MACs of a sample that each chosen gate stops, and last of one that none does."""
     return gated_cost(net, torch.tensor([*chosen, -1]), chosen).macs.numpy()
@@ -283,32 +207,6 @@ def _mean_macs(macs: np.ndarray, scores: np.ndarray, thresholds: np.ndarray) -> 
     stops = scores < thresholds[:, None]
     first = np.where(stops.any(2), stops.argmax(2), scores.shape[1])
     return macs[first].mean(1)
-
-
-def _shares_below(scores: np.ndarray, knots: Sequence[np.ndarray]) -> np.ndarray:
-    """Return of each gate the share of its knots below each score: (n, gates) -> (n, gates)."""
-    return np.stack([_quantile_of(scores[:, i], of_gate) for i, of_gate in enumerate(knots)], axis=1)
-
-
-def _first_stops(shares: np.ndarray, weights: Sequence[float]) -> np.ndarray:
-    """Return the level at which the first gate stops each sample: (n, gates) -> (n,)."""
-    return (shares / np.array(weights)).min(axis=1)
-
-
-def _quantile_of(score: np.ndarray, knots: np.ndarray) -> np.ndarray:
-    """Return the share of knots below a score: growing everywhere, also beyond the knots."""
-    shares = (np.arange(len(knots)) + 0.5) / len(knots)
-    inside = np.interp(score, knots, shares)
-    below = shares[0] * np.exp(np.minimum(score - knots[0], 0))
-    return np.where(score < knots[0], below, np.where(score > knots[-1], shares[-1] + score - knots[-1], inside))
-
-
-def _score_at(share: np.ndarray, knots: np.ndarray) -> np.ndarray:
-    """Undo `_quantile_of`."""
-    shares = (np.arange(len(knots)) + 0.5) / len(knots)
-    inside = np.interp(share, shares, knots)
-    below = knots[0] + np.log(np.minimum(share / shares[0], 1))
-    return np.where(share < shares[0], below, np.where(share > shares[-1], knots[-1] + share - shares[-1], inside))
 
 
 def _events(events: Sequence[int] | Tensor | None, data: Data, samples: int) -> np.ndarray:

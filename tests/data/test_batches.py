@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import penstock as ps
-from penstock.data.batches import fingerprint, reproducible
+from penstock.data.batches import fingerprint, loader, reproducible
 from penstock.errors import DataError
 
 
@@ -154,3 +154,26 @@ def test_a_stream_can_be_evaluated() -> None:
     net = ps.gate(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), torch.zeros(1, 6), at="1")
     pair = (torch.arange(12.0)[:, None].expand(12, 6), torch.arange(12) % 3)
     assert ps.evaluate(net, DataLoader(Stream(), 4)).accuracy == ps.evaluate(net, pair).accuracy
+
+
+# --- a pair of tensors
+
+
+@given(st.integers(1, 50), st.integers(1, 20), st.booleans())
+def test_batches_taken_at_once_are_those_taken_sample_by_sample(samples: int, batch_size: int, shuffle: bool) -> None:
+    x, y = torch.arange(3.0 * samples).reshape(samples, 3), torch.arange(samples)
+    order = [DataLoader(TensorDataset(x, y), batch_size=batch_size, shuffle=shuffle)]
+    order.append(loader((x, y), batch_size=batch_size, shuffle=shuffle))
+    one_by_one, at_once = (list(reproducible(o, 3, rank=0, world=1, training=False)) for o in order)
+    assert len(one_by_one) == len(at_once)
+    for theirs, ours in zip(one_by_one, at_once, strict=True):
+        assert theirs[0].equal(ours[0]) and theirs[1].equal(ours[1])
+        assert ours[0].is_contiguous()
+
+
+def test_a_batch_is_the_readers_own() -> None:
+    """What is done to a batch in place is not done to the data."""
+    x, y = torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64)
+    for batch, _ in loader((x, y), batch_size=4):
+        batch += 1
+    assert not x.any()

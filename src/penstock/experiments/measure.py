@@ -19,10 +19,11 @@ from torch import Tensor
 
 from penstock import metrics
 from penstock.baselines.branchynet import Exit, Heard, hear, leave
-from penstock.calibration import OneGate, Path, best_path, rounded_down
+from penstock.calibration import rounded_down
 from penstock.data.batches import Data
 from penstock.network import GatedNetwork
 from penstock.outcomes import cascade, collect
+from penstock.sharing import OneGate, Path, best_path
 
 LOST = (0.005, 0.01, 0.02)
 """Shares of positives lost at which gates are compared."""
