@@ -1,8 +1,8 @@
 """How the gates of a cascade share what may be lost: one path, along which all their thresholds rise together.
 
-A cascade has as many thresholds as gates, and one promise. So they are moved by one number, a level: at level u the i-th
-gate stops the share ``weights[i] · u`` of some positives. Each sample then has one level at which the cascade first
-stops it, that of its weakest gate, and on levels a cascade is one gate.
+A cascade has as many thresholds as gates, and one promise. So they are moved by one number, a level: at level u the
+i-th gate stops the share ``weights[i] · u`` of some positives. Each sample then has one level at which the cascade
+first stops it, that of its weakest gate, and on levels a cascade is one gate.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Pair(TensorDataset):
         return tuple(part[numbers] for part in self.tensors)
 
 
-def _as_it_is(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _as_it_is(batch: Any) -> Any:
     return batch
 
 
