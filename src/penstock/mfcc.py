@@ -18,7 +18,7 @@ anywhere at a hop, and its frames are those of one long recording.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,17 +81,17 @@ class LogMel:
                 f"{self.rate_hz / self.fft:g} Hz between two lines of the FFT: take fewer bands or a longer window."
             )
 
-    @property
+    @cached_property
     def window(self) -> int:
         """Samples of a frame."""
         return round(self.window_ms * self.rate_hz / 1000)
 
-    @property
+    @cached_property
     def hop(self) -> int:
         """Samples from one frame to the next."""
         return round(self.hop_ms * self.rate_hz / 1000)
 
-    @property
+    @cached_property
     def fft(self) -> int:
         """Points of the FFT: the next power of two."""
         return 1 << (self.window - 1).bit_length()
@@ -169,8 +169,7 @@ def features(samples: Array, spec: LogMel, *, rate_hz: int | None = None) -> Flo
 
 def frame_features(frames: Array, spec: LogMel) -> Floats:
     """Compute the values of frames that were cut already, int16 or float32: (..., window) -> (..., values)."""
-    scale = np.float32(1 / FULL_SCALE if frames.dtype == np.int16 else 1)
-    spectrum = np.fft.rfft(frames * scale * _hann(spec.window), spec.fft)  # (..., fft / 2 + 1)
+    spectrum = np.fft.rfft(frames * _taper(spec.window, frames.dtype == np.int16), spec.fft)  # (..., fft / 2 + 1)
     power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32, copy=False)
     energies: Floats = np.log(np.maximum(power @ _filters(spec.bands), np.float32(FLOOR)))
     return energies @ _dct(spec.mels, spec.coefficients) if isinstance(spec, Mfcc) else energies
@@ -194,8 +193,10 @@ def _check(samples: Array, spec: LogMel) -> None:
 
 
 @lru_cache(maxsize=16)
-def _hann(window: int) -> Floats:
-    return (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)).astype(np.float32)
+def _taper(window: int, whole_numbers: bool) -> Floats:
+    """Return the Hann window, which also brings int16 to between -1 and 1."""
+    hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)).astype(np.float32)
+    return hann / np.float32(FULL_SCALE if whole_numbers else 1)
 
 
 @lru_cache(maxsize=16)

@@ -22,6 +22,9 @@ FOREIGN = 16.0
 """Floats beyond this are no sound: no microphone or mixture overshoots full scale so far. One of them is a fault, and a
 gap; where many are, the stream is on another scale."""
 
+FAR_FROM_FULL = 0.99
+"""Up to here nothing is wrong with sound."""
+
 MANY = 100
 """Samples beyond `FOREIGN`, and a tenth of all, that are no fault any more."""
 
@@ -90,18 +93,25 @@ class Ear:
         values = _floats(samples)
         if samples.dtype == np.int16 and self.axes is None:
             values /= FULL_SCALE
+        if self.axes is None and len(values) and float(np.abs(values).max()) <= FAR_FROM_FULL:  # false for NaN as well
+            yield self._piece(values)
+            return
         finite = np.asarray(np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
         if self.axes is None:
             values, finite = self._limited(values, finite)
         for first, last in _runs(finite):
-            if not finite[first]:
+            if finite[first]:
+                yield self._piece(values[first:last])
+            else:
                 self._gap(last - first)
                 self.noticed.broken += last - first
-                continue
-            yield Piece(self._at, values[first:last])
-            self._at += last - first
-            self.noticed.heard += last - first
-            self._in_gap = False
+
+    def _piece(self, values: Floats) -> Piece:
+        piece = Piece(self._at, values)
+        self._at += len(values)
+        self.noticed.heard += len(values)
+        self._in_gap = False
+        return piece
 
     def _gap(self, samples: int) -> None:
         self._at += samples
@@ -112,8 +122,6 @@ class Ear:
         """Return the samples within full scale, and which of them are sound."""
         loud = np.abs(values, where=finite, out=np.zeros_like(values))
         loudest = float(loud.max(initial=0))
-        if loudest <= 0.99:
-            return values, finite
         if loudest > FOREIGN:
             self._foreign += int((loud > FOREIGN).sum())
             if self._foreign > max(MANY, 0.1 * (self._at + len(values))):

@@ -40,10 +40,11 @@ class Slicer:
         self.ear = Ear(sense.axes if isinstance(sense, Sensor) else None)
         self._front = front_of(sense)
         self._windows = Windows(hearing.frames, hearing.hop, sense.values)
-        self._sounds = Windows(hearing.frames, hearing.hop, 1)
-        self._silence = silent_frame(sense)
+        self._step = hearing.hop * sense.hop
+        self._silence = _silence(hearing)
         self._due = 0  # the sample that the next piece begins with, if there is no gap
-        self._base, self._count = 0, 0  # the first sample since the last gap, and the windows since then
+        self._end = 0  # the sample that the next window ends with
+        self._forget(0)
 
     def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[Slice]:
         """Take a block; give the windows that it completes, and say where a gap lies between two of them."""
@@ -53,21 +54,27 @@ class Slicer:
                 yield Slice(piece.start / self.hearing.sense.rate_hz, None, False)
             self._due = piece.start + len(piece.samples)
             frames = self._front.push(piece.samples)
-            loud = np.ones((len(frames), 1), np.float32)
-            if self._silence is not None:
-                loud[:, 0] = (np.abs(frames - self._silence) > ROUNDING).any(1)
-            windows = self._windows.push(self.hearing.standardised(frames))
-            for window, sounds in zip(windows, self._sounds.push(loud), strict=True):
-                yield Slice(self._end_s(), window, not sounds.any())
-                self._count += 1
+            for window in self._windows.push(self.hearing.standardised(frames)):
+                yield Slice(self._end / self.hearing.sense.rate_hz, window, self._is_silent(window))
+                self._end += self._step
+
+    def _is_silent(self, window: npt.NDArray[np.float32]) -> bool:
+        if self._silence is None:
+            return False
+        frame, rounding = self._silence
+        if abs(window[0, -1] - frame[0, 0]) > rounding[0, 0]:  # where there is sound, one value tells
+            return False
+        return bool((np.abs(window - frame) <= rounding).all())
 
     def _forget(self, start: int) -> None:
         self._front.forget()
         self._windows.forget()
-        self._sounds.forget()
-        self._base, self._count = start, 0
+        self._end = start + self.hearing.sense.samples(self.hearing.frames)
 
-    def _end_s(self) -> float:
-        sense = self.hearing.sense
-        frames = self.hearing.frames + self._count * self.hearing.hop
-        return (self._base + sense.samples(frames)) / sense.rate_hz
+
+def _silence(hearing: Hearing) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None:
+    """Return a frame of digital silence, standardised, and how far one may be from it: (values, 1); None for a sensor."""
+    frame = silent_frame(hearing.sense)
+    if frame is None:
+        return None
+    return hearing.standardised(frame)[:, None], (ROUNDING / np.array(hearing.std, np.float32))[:, None]

@@ -35,10 +35,10 @@ class Windows:
         count = max(0, (len(kept) - self.frames) // self.hop + 1)
         self._skip += max(0, count * self.hop - len(kept))
         self._kept = kept[count * self.hop :].copy()
-        if not count:
-            return np.empty((0, kept.shape[1], self.frames), np.float32)
-        windows = np.lib.stride_tricks.sliding_window_view(kept, self.frames, axis=0)[:: self.hop][:count]
-        return np.ascontiguousarray(windows)
+        windows = np.empty((count, kept.shape[1], self.frames), np.float32)
+        for number in range(count):
+            windows[number] = kept[number * self.hop : number * self.hop + self.frames].T
+        return windows
 
     def forget(self) -> None:
         """Begin anew, as behind a gap."""
