@@ -73,7 +73,7 @@ class Slicer:
 
 
 def _silence(hearing: Hearing) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None:
-    """Return a frame of digital silence, standardised, and how far one may be from it: (values, 1); None for a sensor."""
+    """Return a frame of digital silence, standardised, and how far others may be from it: (values, 1) both."""
     frame = silent_frame(hearing.sense)
     if frame is None:
         return None
