@@ -143,7 +143,7 @@ def _position(done: Finished, problem: str) -> Iterator[Claim]:
     allowances = (_allowance(places[0], float(COMPARED)), "")
     for (name, quantity, sign, reach), allowance in zip(quantities, allowances, strict=True):
         means = [mean(quantity(place[seed]) for seed in seeds) for place in places] if seeds else []
-        value = round(_rank_correlation(means), DIGITS) if means else None
+        value = round(rank_correlation(means), DIGITS) if means else None
         claimed = f"position: rank correlation of {name} with depth"
         yield Claim(claimed, problem, value, sign, reach, seeds, allowance=allowance)
 
@@ -215,7 +215,7 @@ def _common(*groups: BySeed) -> tuple[int, ...]:
     return tuple(sorted(set(groups[0]).intersection(*groups[1:])))
 
 
-def _rank_correlation(values: Sequence[float]) -> float:
+def rank_correlation(values: Sequence[float]) -> float:
     """Return Spearman's correlation with the order; 0 for values that are all the same."""
     if len(set(values)) == 1:
         return 0.0

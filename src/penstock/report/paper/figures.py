@@ -93,14 +93,16 @@ def roc_figure(groups: Mapping[str, Mapping[str, BySeed]]) -> Figure:
 
 def position_figure(lines: Mapping[str, Mapping[int, BySeed]]) -> Figure:
     """Draw early stopping and sparsity against the block behind which one layer stands, a line a data set."""
-    figure = Figure(figsize=(8.2, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(11.4, 3.6), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
     for (title, places), style in zip(lines.items(), LINES, strict=False):
         line(left, _at_depth(places), lambda result: stopping_at(result, COMPARED), style, title)
+        line(middle, _at_depth(places), stopped, style, title)
         line(right, _at_depth(places), lambda result: float(result["activation_sparsity"]), style, title)
     left.set(title="early stopping, at 1 % of positives lost", ylabel="negatives stopped", ylim=(-0.03, 1.03))
+    middle.set(title="early stopping, where table 1 has it", ylabel="negatives stopped", ylim=(-0.03, 1.03))
     right.set(title="activation sparsity", ylabel="values dropped", ylim=(-0.03, 1.03))
-    for axes in (left, right):
+    for axes in (left, middle, right):
         _depth(axes)
         in_percent(axes.yaxis)
     legend_below(figure)
@@ -141,6 +143,11 @@ def modes_figure(panels: Mapping[str, tuple[BySeed, Mapping[int, BySeed]]]) -> F
         _depth(axes)
     legend_below(figure)
     return figure
+
+
+def stopped(result: dict[str, Any]) -> float:
+    """Return the early stopping at the operating point of table 1."""
+    return float(at_point(result)["early_stopping"])
 
 
 def accuracy(result: dict[str, Any]) -> float:

@@ -5,21 +5,22 @@ A finding is an empty text while the runs that it speaks of are not there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import prod
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from penstock.experiments.claims import COMPARED, stopping_at
+from penstock.experiments.claims import COMPARED, rank_correlation, stopping_at
 from penstock.experiments.finished import BySeed
 from penstock.report.paper.analysis import gate_auc, gate_stopping
-from penstock.report.paper.figures import Quantity, accuracy
+from penstock.report.paper.figures import Quantity, accuracy, stopped
 from penstock.report.tables import percent
 
 
 def position_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
-    """Say what a layer at 10, 40 and 80 % of the depth stops and drops."""
+    """Say what a layer at 10, 40 and 80 % of the depth stops and drops, and what rises with depth."""
     said = []
     for block in (1, 4, 8):
         there = [places[block] for places in lines.values() if places.get(block)]
@@ -29,7 +30,29 @@ def position_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
             said.append(
                 f"at {10 * block} % of the depth it stops {stops} of the negatives and drops {drops} of the values"
             )
-    return f"Here, {'; '.join(said)}." if said else ""
+    return " ".join(text for text in (f"Here, {'; '.join(said)}." if said else "", *_with_depth(lines)) if text)
+
+
+def _with_depth(lines: Mapping[str, Mapping[int, BySeed]]) -> Iterator[str]:
+    """Say how early stopping and the values kept go with depth, on data sets that have all positions."""
+    whole = {title: places for title, places in lines.items() if len(places) > 1 and all(places.values())}
+    if not whole:
+        return
+    where: tuple[tuple[str, Quantity], ...] = (
+        ("at equal positives lost,", lambda result: stopping_at(result, COMPARED)),
+        ("at the operating point of table 1, which keeps the accuracy and lets the loss be what it is,", stopped),
+    )
+    for place, quantity in where:
+        ranks = [
+            f"{rank_correlation([_mean(results, quantity) for _, results in sorted(places.items())]):+.2f} on {title}"
+            for title, places in whole.items()
+        ]
+        yield f"The rank correlation of early stopping with depth, {place} is {'; '.join(ranks)}."
+    ends = [
+        f"{_mean(places[min(places)], kept):,.0f} and {_mean(places[max(places)], kept):,.0f} on {title}"
+        for title, places in whole.items()
+    ]
+    yield f"Behind the first block and behind the last, so many values of a sample are kept: {'; '.join(ends)}."
 
 
 def count_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
@@ -127,6 +150,11 @@ def dropout_finding(baseline: BySeed, rates: Mapping[float, BySeed], ours: Mappi
 def sparsity(result: dict[str, Any]) -> float:
     """Return the share of values that are not sent."""
     return float(result["activation_sparsity"])
+
+
+def kept(result: dict[str, Any]) -> float:
+    """Return how many values a sample's mask lets through, in all layers."""
+    return float(sum(layer["density"] * prod(layer["feature"]) for layer in result["layers"]))
 
 
 def _of(results: BySeed, seeds: Collection[int]) -> BySeed:
