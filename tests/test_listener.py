@@ -14,7 +14,7 @@ from penstock.bundle import Bundle
 from penstock.chain import Chain
 from penstock.delivery import Outbox
 from penstock.engines import Output
-from penstock.errors import BundleError, DataError
+from penstock.errors import BundleError, DataError, DeliveryError, LinkError
 from penstock.island import Island, Onward
 from penstock.links import MemoryLink
 from penstock.listener import SILENT, Listener, listen_over
@@ -146,7 +146,7 @@ def test_digital_silence_wakes_no_stage(sense, block):
     assert ears.counts.reached == [0, 0, 0]
 
 
-async def over_islands(blocks, heard):
+async def over_islands(blocks, heard, ended=lambda counts, events: None):
     """Listen over three islands in memory."""
     links = [MemoryLink() for _ in range(3)]
     tasks = []
@@ -158,7 +158,8 @@ async def over_islands(blocks, heard):
     counted = []
     try:
         async with Source(TWO_GATES, links[0].dial) as source:
-            async for one in listen_over(TWO_GATES, source, blocks, counts=counted.append):
+            told = lambda counts, events: (counted.append(counts), ended(counts, events))  # noqa: E731
+            async for one in listen_over(TWO_GATES, source, blocks, ended=told):
                 heard.append(one)
     finally:
         for task in tasks:
@@ -275,3 +276,49 @@ def test_hours_take_no_more_memory_than_minutes():
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert grown < 100_000  # 300 s of sound are 19 MB
+
+
+def test_who_leaves_a_block_early_finds_the_clock_right():
+    ears, samples = listener(), sound(6.0, seed=3)
+    wanted = [h.time_s for h in listener().push(samples)]
+    times = []
+    for start in range(0, len(samples), 960):  # a window each
+        for heard in ears.push(samples[start : start + 960]):
+            times.append(heard.time_s)
+            break
+    assert times == wanted
+
+
+def test_over_islands_what_is_under_way_at_a_cancel_is_told():
+    samples = sound(6.0, seed=1)
+    first = next(e for h in listener().push(samples) for e in h.events)
+    samples, last = samples[: round(first.heard_s * 16_000)], []
+
+    async def cancelled():
+        async def stall():
+            await asyncio.sleep(60)
+
+        heard = []
+        listening = asyncio.ensure_future(
+            over_islands(in_blocks(samples, stall), heard, lambda counts, events: last.append(events))
+        )
+        while not any(h.events for h in heard):
+            await asyncio.sleep(0.01)
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(cancelled(), 30))
+    assert [[(event.heard_s, event.over) for event in events] for events in last] == [[(first.heard_s, True)]]
+
+
+def test_islands_that_do_not_answer_are_waited_for_only_so_long():
+    async def nobody():
+        raise LinkError("nobody is there")
+
+    async def ask():
+        async with Source(TWO_GATES, nobody) as source:
+            async for _ in listen_over(TWO_GATES, source, in_blocks(sound(2.0, seed=1)), patience_s=0.2):
+                raise AssertionError("nobody answered")
+
+    with pytest.raises(DeliveryError, match=r"the islands have not answered for 0\.2 s: is the first one there"):
+        asyncio.run(asyncio.wait_for(ask(), 30))

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -282,6 +283,49 @@ def test_big_endian_files_are_read_to_the_end_too(tmp_path: Path) -> None:
     body = noise(3000).astype(">i2").tobytes()
     (tmp_path / "a.wav").write_bytes(b"RIFX" + struct.pack(">I", 0) + b"WAVE" + form + b"data" + bytes(4) + body)
     assert np.array_equal(whole(recording(tmp_path / "a.wav", RATE)) * 32768, noise(3000)[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "value", "text"),
+    [
+        (34, "<H", 8, "its header says 8 bits and 1 channel.s., and 2 bytes for a sample of all channels"),
+        (34, "<H", 24, "its header says 24 bits"),
+        (34, "<H", 32, "its header says 32 bits"),
+        (22, "<H", 2, "16 bits and 2 channel.s., and 2 bytes"),
+        (24, "<I", 8000, "its header says 8000 Hz with 2 bytes a sample, and 32000 bytes a second"),
+    ],
+)
+def test_a_header_that_contradicts_itself_is_refused(
+    tmp_path: Path, place: int, kind: str, value: int, text: str
+) -> None:
+    content = bytearray(wav(noise(2000)))
+    struct.pack_into(kind, content, place, value)
+    (tmp_path / "a.wav").write_bytes(content)
+    samples, _, said = heard(recording(tmp_path / "a.wav", RATE))
+    assert not len(samples) and re.search(f"a.wav contradicts itself: .*{text}", said)
+
+
+@pytest.mark.parametrize(("place", "kind"), [(28, "<I"), (32, "<H")])
+def test_a_header_that_does_not_know_is_no_contradiction(tmp_path: Path, place: int, kind: str) -> None:
+    content, given = bytearray(wav(noise(2000))), noise(2000)
+    struct.pack_into(kind, content, place, 0)
+    (tmp_path / "a.wav").write_bytes(content)
+    np.testing.assert_array_equal(whole(recording(tmp_path / "a.wav", RATE)), given[:, 0] / np.float32(32768))
+
+
+WRITTEN = [
+    (form, subtype, channels)
+    for form in ("WAV", "WAVEX")
+    for subtype in ("PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "IMA_ADPCM")
+    for channels in (1, 2, 6)
+    if soundfile.check_format(form, subtype) and not (subtype == "IMA_ADPCM" and channels > 2)
+]
+
+
+@pytest.mark.parametrize(("form", "subtype", "channels"), WRITTEN)
+def test_no_honest_header_is_refused(tmp_path: Path, form: str, subtype: str, channels: int) -> None:
+    soundfile.write(tmp_path / "a.wav", noise(2000, channels=channels), 44_100, subtype=subtype, format=form)
+    assert len(heard(recording(tmp_path / "a.wav", 44_100))[0]) >= 2000
 
 
 def test_a_header_that_promises_less_gives_that_and_then_an_error(tmp_path: Path) -> None:

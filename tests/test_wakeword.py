@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import soundfile
 import torch
 
-from penstock.audition import hear, situations, upkeep
+from penstock.audition import examine, hear, situations, upkeep
 from penstock.bundle import Bundle
 from penstock.cli import main
 from penstock.cli.judge import named
@@ -161,6 +162,12 @@ def test_a_network_that_hears_nothing_is_not_calibrated():
         ({"at": (1, 2, 3)}, "up to two of 1 to 8"),
         ({"epochs": 0}, "epochs = 0 came: it is 1 or more"),
         ({"hours": 0.0}, "hours of streams and false alarms an hour more than 0"),
+        ({"max_positive_loss": 5.0}, "max_positive_loss = 5 came: it is a share between 0 and 1"),
+        ({"alarm_confidence": 1.0}, "confidence = 1.0 is not possible"),
+        (
+            {"alarm_confidence": 0.95, "false_alarms_per_hour": 0.25, "hours": 6.0},
+            "6 h of streams came: to claim at most 0.25 false alarms an hour with 95 % confidence takes 12.0 h or more",
+        ),
     ],
 )
 def test_lessons_that_make_no_sense(fields, text):
@@ -209,6 +216,15 @@ def test_the_command_hears_over_islands_what_it_hears_alone(folder, wav):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:-1] == alone[:-1]
     assert json.loads(done.stdout.splitlines()[-1])["reached"] == json.loads(alone[-1])["reached"]
+
+
+def test_over_islands_a_threshold_is_a_matter_of_who_listens(folder, wav):
+    """The islands run the bundle as it is."""
+    alone = penstock("listen", str(folder), str(wav), "--json", "--threshold", "-4").stdout.splitlines()
+    with Fleet(folder) as fleet:
+        done = penstock("listen", str(folder), str(wav), "--json", "--threshold", "-4", "--islands", fleet.address)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:-1] == alone[:-1]
 
 
 @pytest.fixture(scope="module")
@@ -313,12 +329,40 @@ def test_a_pipe_that_stalls_is_heard_and_ctrl_c_ends_cleanly(folder, stream, whe
         ((), 2, "give a recording, - for standard input, or --microphone: one of them"),
         (("x.wav", "--microphone"), 2, "one of them"),
         (("x.wav", "--threshold", "nan"), 1, "--threshold nan is not possible"),
+        (("x.wav", "--rate", "8000"), 2, "--rate and --channels are those of raw sound on standard input"),
+        (("x.wav", "--device", "3"), 2, "--device names a microphone: give --microphone too"),
+        (("x.wav", "--threads", "0"), 2, "--threads 0 is not possible: a stage uses 1 or more"),
+        (("x.wav", "--islands", "nonsense"), 1, "'nonsense' is no address: give host:port"),
     ],
 )
 def test_what_cannot_be_listened_to(folder, arguments, code, text, tmp_path):
     done = penstock("listen", str(folder), *arguments, cwd=tmp_path)
     assert done.returncode == code
     assert text in done.stderr.decode()
+
+
+def test_what_is_in_the_way_of_a_bundle_is_said_before_the_lesson(clips, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    done = penstock("train", "wakeword", "--word", "tick", "--data", str(clips), "-o", str(tmp_path / "taken"))
+    assert done.returncode == 1
+    assert "taken could not be made" in " ".join(done.stderr.decode().split())
+
+
+def test_only_bundles_of_one_word_are_judged_together(taught, folder):
+    bundle = Bundle.read(folder)
+    hearing = bundle.manifest.hearing
+    other = replace(bundle, manifest=replace(bundle.manifest, hearing=replace(hearing, words=(2,))))
+    with pytest.raises(DataError, match=r"other listens for 'hiss' in sound at 16000 Hz, and the streams have 'tick'"):
+        examine({"one": bundle, "other": other}, MATERIAL["test"], "tick", hours=0.1)
+
+
+def test_of_several_words_the_first_is_judged(folder, stream):
+    bundle = Bundle.read(folder)
+    hearing = replace(bundle.manifest.hearing, words=(1, 2), decision=bundle.manifest.hearing.decision.at(-9.0))
+    both = hear(replace(bundle, manifest=replace(bundle.manifest, hearing=hearing)), stream)
+    alone = replace(hearing, words=(1,))
+    one = hear(replace(bundle, manifest=replace(bundle.manifest, hearing=alone)), stream)
+    assert both.events == one.events and {event.label for event in both.events} == {"tick"}
 
 
 def test_broken_sound_is_heard_as_far_as_it_is_sound(folder, stream, tmp_path):
@@ -328,7 +372,7 @@ def test_broken_sound_is_heard_as_far_as_it_is_sound(folder, stream, tmp_path):
     soundfile.write(tmp_path / "broken.wav", samples, 16_000, subtype="FLOAT")
     done = penstock("listen", str(folder), str(tmp_path / "broken.wav"))
     assert done.returncode == 0, done.stderr
-    assert "1 gaps: 0 samples lost, 16,000 that are no numbers" in done.stdout.decode()
+    assert "1 gap: 0 samples lost, 16,000 that are no sound" in done.stdout.decode()
     assert "of the samples are at full scale: clipped?" in done.stdout.decode()
     soundfile.write(tmp_path / "short.wav", samples[:800], 16_000)
     short = penstock("listen", str(folder), str(tmp_path / "short.wav"))

@@ -19,9 +19,12 @@ from penstock.bundle import Bundle
 from penstock.chain import Chain
 from penstock.data.composed import Composed, Recipe, compose, mlperf_tiny
 from penstock.data.material import Material
+from penstock.data.sounds import RATE_HZ
+from penstock.errors import DataError
 from penstock.judging import Judgement, judge
 from penstock.listener import Counts, Listener, hearing_of
 from penstock.listening.decision import Event
+from penstock.listening.front import Sensor
 from penstock.manifest import Manifest
 from penstock.operating import Point, Trial, det, trial
 
@@ -77,8 +80,9 @@ class Audition:
 
 
 def hear(bundle: Bundle, stream: Composed, *, chain: Chain | None = None) -> Audition:
-    """Let a bundle listen to a stream, block by block, on one thread."""
+    """Let a bundle listen to a stream, block by block, on one thread; of several words the first is judged."""
     listener = Listener(bundle, chain=chain)
+    word = bundle.manifest.labels[listener.hearing.words[0]]
     times: list[float] = []
     scores: list[float] = []
     stopped: list[int] = []
@@ -89,7 +93,7 @@ def hear(bundle: Bundle, stream: Composed, *, chain: Chain | None = None) -> Aud
             times.append(heard.time_s)
             scores.append(heard.scores[0])
             stopped.append(heard.stopped_at)
-            events += [event for event in heard.events if not event.over]
+            events += [event for event in heard.events if event.label == word and not event.over]
     seconds = time.perf_counter() - began
     return Audition(
         bundle.manifest,
@@ -204,7 +208,12 @@ def examine(
         hours: of the long stream.
         repeats: of all that is timed; the best counts.
         say: is told what goes on.
+
+    Raises:
+        DataError: when a bundle listens for something else, or to another rate.
     """
+    for name, bundle in bundles.items():
+        _check_listens(name, bundle, word)
     times = len(of.words[word])
     tiny = compose(replace(mlperf_tiny(word), times=min(50, times)), of, seed)
     say(f"{tiny.seconds:,.0f} s as MLPerf Tiny has them")
@@ -232,6 +241,17 @@ def examine(
         )
         for name in bundles
     }
+
+
+def _check_listens(name: str, bundle: Bundle, word: str) -> None:
+    hearing = hearing_of(bundle.manifest)
+    listens_for = bundle.manifest.labels[hearing.words[0]]
+    if isinstance(hearing.sense, Sensor) or hearing.sense.rate_hz != RATE_HZ or listens_for != word:
+        what = "a sensor" if isinstance(hearing.sense, Sensor) else f"sound at {hearing.sense.rate_hz} Hz"
+        raise DataError(
+            f"{name} listens for '{listens_for}' in {what}, and the streams have '{word}' in sound at {RATE_HZ} Hz: "
+            "judge bundles of one word, and of this rate."
+        )
 
 
 def _plain(judged: Judgement) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from penstock.bundle import Bundle
 from penstock.chain import Answers, Chain
-from penstock.errors import BundleError, PenstockError
+from penstock.errors import BundleError, DeliveryError, PenstockError
 from penstock.listening.decision import LIMIT, Decider, Event, log_odds
 from penstock.listening.ear import Noticed
 from penstock.listening.hearing import Hearing
@@ -127,7 +127,11 @@ class Listener:
         return self._mind.counts(self._slicer.ear.noticed)
 
     def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[Heard]:
-        """Take a block of the stream; give what became of each window that it completes."""
+        """Take a block of the stream; give what became of each window that it completes.
+
+        A window is judged when it is asked for: who leaves early leaves the block's others unjudged, and who never asks
+        has pushed nothing.
+        """
         for piece in self._slicer.push(samples, lost=lost):
             if piece.window is None:
                 yield from self._mind.gap(piece.time_s)
@@ -161,17 +165,20 @@ async def listen_over(
     blocks: AsyncIterable[Chunk],
     *,
     ahead: int = 64,
-    counts: Callable[[Counts], None] = lambda counts: None,
+    patience_s: float | None = None,
+    ended: Callable[[Counts, list[Event]], None] = lambda counts, events: None,
 ) -> AsyncIterator[Heard]:
     """Listen with the stages on islands: windows go out as they come, and are decided in their order.
 
     Args:
         source: an entered source of the first island.
         ahead: windows that may be on their way at once.
-        counts: is told at the end what listening took, also when it is cancelled.
+        patience_s: give up when a window has waited so long for its answer; None: never.
+        ended: is told at the end what listening took, also when it is cancelled, and the events under way then.
 
     Raises:
         BundleError: when the bundle does not say how it listens.
+        DeliveryError: when patience has an end.
     """
     slicer, mind = Slicer(hearing_of(manifest)), Mind(manifest)
     under_way: asyncio.Queue[_Asked | None] = asyncio.Queue(ahead)
@@ -190,14 +197,14 @@ async def listen_over(
     asking = asyncio.ensure_future(ask())
     try:
         while (asked := await under_way.get()) is not None:
-            for heard in await _became(asked, mind, len(manifest.stages) - 1):
+            for heard in await _became(asked, mind, len(manifest.stages) - 1, patience_s):
                 yield heard
         for heard in mind.gap(math.inf):
             yield heard
         await asking  # raises what ended the blocks, when all that came before it was heard
     finally:
         asking.cancel()
-        counts(mind.counts(slicer.ear.noticed))
+        ended(mind.counts(slicer.ear.noticed), mind.end())
 
 
 class _Asked(NamedTuple):
@@ -207,13 +214,18 @@ class _Asked(NamedTuple):
     answer: asyncio.Future[Any] | None
 
 
-async def _became(asked: _Asked, mind: Mind, gates: int) -> list[Heard]:
+async def _became(asked: _Asked, mind: Mind, gates: int, patience_s: float | None) -> list[Heard]:
     time_s = asked.piece.time_s
     if asked.piece.window is None:
         return list(mind.gap(time_s))
     if asked.answer is None:
         return [mind.silence(time_s)]
-    answer = await asked.answer
+    try:
+        answer = await asyncio.wait_for(asked.answer, patience_s)
+    except asyncio.TimeoutError:
+        raise DeliveryError(
+            f"the islands have not answered for {patience_s:g} s: is the first one there, and does it run this bundle?"
+        ) from None
     if not isinstance(answer, Answer):  # dropped: nobody judged it, so it supports nothing
         return list(mind.gap(time_s))
     return [mind.consider(time_s, *_of_islands(answer, gates))]

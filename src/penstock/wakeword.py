@@ -27,6 +27,7 @@ from penstock.data.splits import Labelled
 from penstock.data.spoken import Variety, class_names, windows
 from penstock.errors import CalibrationError, DataError
 from penstock.exporting import Exported, export
+from penstock.judging import hours_needed
 from penstock.layers import Both, PerElement
 from penstock.listening.decision import Decision, log_odds
 from penstock.listening.hearing import Hearing
@@ -96,6 +97,18 @@ class Lesson:
                 raise DataError(f"{name} = {getattr(self, name)} came: it is 1 or more.")
         if self.rounds < 0 or not self.hours > 0 or not self.false_alarms_per_hour > 0:
             raise DataError("rounds are 0 or more, hours of streams and false alarms an hour more than 0.")
+        if not 0 < self.max_positive_loss < 1:
+            raise DataError(
+                f"max_positive_loss = {self.max_positive_loss:g} came: it is a share between 0 and 1, such as 0.003."
+            )
+        if self.alarm_confidence is not None:
+            needed = hours_needed(self.false_alarms_per_hour, self.alarm_confidence)
+            if self.hours < needed:
+                raise DataError(
+                    f"{self.hours:g} h of streams came: to claim at most {self.false_alarms_per_hour:g} false alarms "
+                    f"an hour with {100 * self.alarm_confidence:g} % confidence takes {needed:.1f} h or more, and "
+                    "without any. Take more hours, or claim less."
+                )
 
 
 @dataclass(frozen=True, eq=False)

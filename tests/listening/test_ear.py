@@ -61,7 +61,7 @@ def test_a_sensor_has_any_scale_and_breaks_as_a_whole() -> None:
 @pytest.mark.parametrize(
     ("block", "lost", "text"),
     [
-        (np.full(200, 20_000.0, np.float32), 0, r"samples up to 20000 came: sound in floats lies between -1 and 1"),
+        (np.full(2000, 20_000.0, np.float32), 0, r"samples up to 20000 came: sound in floats lies between -1 and 1"),
         (np.zeros((4, 2), np.float32), 0, r"a block of shape \(4, 2\) came: give \(samples,\)"),
         (np.zeros(4, np.int32), 0, "a block of int32 came: give an array"),
         ([0.0], 0, "a block of list came"),
@@ -71,3 +71,21 @@ def test_a_sensor_has_any_scale_and_breaks_as_a_whole() -> None:
 def test_what_is_no_sound_is_refused(block: np.ndarray, lost: int, text: str) -> None:
     with pytest.raises(ShapeError, match=text):
         list(Ear().hear(block, lost=lost))
+
+
+def blocks_of(samples: np.ndarray, size: int) -> list[np.ndarray]:
+    return [samples[start : start + size] for start in range(0, len(samples), size)]
+
+
+@pytest.mark.parametrize("size", [160, 1600, 200_000])
+def test_the_scale_is_judged_at_the_beginning_whatever_the_blocks_are(size: int) -> None:
+    good = np.random.default_rng(0).uniform(-0.5, 0.5, 80_000).astype(np.float32)
+    burst = np.full(16_000, 500.0, np.float32)
+    ear = Ear()
+    for block in blocks_of(np.concatenate([good, burst, good]), size):
+        list(ear.hear(block))
+    assert (ear.noticed.broken, ear.noticed.gaps, ear.noticed.heard) == (16_000, 1, 160_000)
+    foreign = Ear()
+    quiet_at_first = np.concatenate([np.zeros(40_000, np.float32), good * 32768])
+    with pytest.raises(ShapeError, match="sound in floats lies between -1 and 1"):
+        [list(foreign.hear(block)) for block in blocks_of(quiet_at_first, size)]

@@ -2,25 +2,28 @@
 
 What runs on a device is parsed with the standard library alone and loads no torch (device.py); all else is app.py.
 
-Exit codes: 0 done · 1 Penstock refused (the reason is on standard error) · 2 wrong usage · 130 interrupted.
+Exit codes: 0 done · 1 Penstock refused (the reason is on standard error) · 2 wrong usage · 130 interrupted; but Ctrl-C
+is how `penstock listen` ends, with 0.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 
-from penstock.cli.device import COMMANDS, run_on_device
 from penstock.errors import PenstockError
 
 
 def main() -> None:
     """Run the command; turn refusals into one line and an exit code."""
     try:
+        from penstock.cli.device import COMMANDS, run_on_device  # here, so that Ctrl-C while it loads is no traceback
+
         if sys.argv[1:2] and sys.argv[1] in COMMANDS:
             run_on_device(sys.argv[1:])
         else:
-            _app()
+            _app(COMMANDS)
     except PenstockError as error:
         sys.exit(_refusal(error))
     except KeyboardInterrupt:
@@ -30,7 +33,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def _app() -> None:
+def _app(others: Iterable[str]) -> None:
     try:
         from penstock.cli.app import run_app
     except ModuleNotFoundError as missing:
@@ -38,7 +41,7 @@ def _app() -> None:
             raise
         sys.exit(
             f"error: this command of penstock needs {missing.name!r}: pip install 'penstock[train]'. Without it there "
-            f"are: {', '.join(COMMANDS)}."
+            f"are: {', '.join(others)}."
         )
     run_app()
 

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from penstock.cli.show import AsJson, line, show
+from penstock.errors import DataError
 
 PARTS = ("validation", "test")
 
@@ -52,6 +53,8 @@ def judge(
     from penstock.report.listening import det_plot, listening_table, upkeep_table
 
     one_of("--part", part, {name: name for name in PARTS})
+    if not hours > 0:
+        raise DataError(f"--hours {hours:g} is not possible: give more than 0.")
     paths = [where for where in (bundle, against) if where is not None]
     bundles = {name: Bundle.read(where) for name, where in zip(named(paths), paths, strict=True)}
     manifest = next(iter(bundles.values())).manifest
@@ -75,8 +78,8 @@ def judge(
             for name, one in found.items()
         }
         det_plot({name: one.points for name, one in found.items()}, plot, chosen=chosen)
-    judged = {f"{name}, MLPerf Tiny's stream": one.tiny.judgement for name, one in found.items()}
-    judged |= {f"{name}, {hours:g} h": one.long.judgement for name, one in found.items()}
+    judged = {f"{name}: MLPerf Tiny": one.tiny.judgement for name, one in found.items()}
+    judged |= {f"{name}: {hours:g} h": one.long.judgement for name, one in found.items()}
     show(
         as_json,
         plain,

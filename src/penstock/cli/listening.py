@@ -28,8 +28,14 @@ from penstock.manifest import Manifest
 BLOCK_S = 0.1
 """Sound that is taken at a time: an event is at most so much later for it."""
 
-METER_S = 0.1
-"""Between two pictures of the meter."""
+METER_S = 0.05
+"""Between two pictures of the meter, unless a gate opens or closes."""
+
+PATIENCE_S = 60.0
+"""A recording waits so long for islands that do not answer; what is live waits for ever."""
+
+CLIPPED = 0.001
+"""The share of samples at full scale from which on it is worth a word."""
 
 
 def listen(arguments: Sequence[str]) -> None:
@@ -42,10 +48,10 @@ def listen(arguments: Sequence[str]) -> None:
             f"this bundle listens to a sensor of {hearing.sense.axes} axes, and penstock listen hears sound: push its "
             "samples to penstock.listener.Listener."
         )
+    asked = bundle.manifest  # what islands know it by; what is decided, and at which threshold, is no matter of theirs
     if given.threshold is not None:
         decision = hearing.decision.at(given.threshold)
-        manifest = replace(bundle.manifest, hearing=replace(hearing, decision=decision))
-        bundle = replace(bundle, manifest=manifest)
+        bundle = replace(bundle, manifest=replace(asked, hearing=replace(hearing, decision=decision)))
     blocks = _blocks(given, hearing.sense.rate_hz)
     show = _Lines() if given.json else _Screen(bundle.manifest, live=sys.stderr.isatty() and not given.quiet)
     began = time.perf_counter()
@@ -53,7 +59,7 @@ def listen(arguments: Sequence[str]) -> None:
         listener = Listener(bundle, threads=given.threads)
         counts = _heard(listener.listen(blocks), show, lambda: listener.counts, listener.end, began)
     else:
-        counts = asyncio.run(_over_islands(bundle.manifest, given, blocks, show))
+        counts = asyncio.run(_over_islands(bundle.manifest, asked, given, blocks, show))
     show.end(counts, time.perf_counter() - began)
 
 
@@ -69,8 +75,8 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--microphone", action="store_true", help="listen to the microphone, until Ctrl-C")
     parser.add_argument("--device", help="which microphone; python -m sounddevice lists them")
-    parser.add_argument("--rate", type=int, default=16_000, help="of the raw sound, in Hz (default: 16000)")
-    parser.add_argument("--channels", type=int, default=1, help="of the raw sound (default: 1)")
+    parser.add_argument("--rate", type=int, help="of the raw sound on standard input, in Hz (default: 16000)")
+    parser.add_argument("--channels", type=int, help="of the raw sound (default: 1)")
     parser.add_argument("--threshold", type=float, help="log-odds that a word must reach (default: the bundle's own)")
     parser.add_argument("--islands", metavar="HOST:PORT", help="run the stages on islands; the first one is here")
     parser.add_argument("--threads", type=int, default=1, help="that a stage may use (default: 1)")
@@ -79,6 +85,14 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     given = parser.parse_args(arguments)
     if (given.recording is None) != given.microphone:
         parser.error("give a recording, - for standard input, or --microphone: one of them")
+    if given.recording != "-" and (given.rate is not None or given.channels is not None):
+        parser.error(
+            "--rate and --channels are those of raw sound on standard input: files and microphones know theirs"
+        )
+    if given.device is not None and not given.microphone:
+        parser.error("--device names a microphone: give --microphone too")
+    if given.threads < 1:
+        parser.error(f"--threads {given.threads} is not possible: a stage uses 1 or more")
     if given.threshold is not None and not math.isfinite(given.threshold):
         raise DataError(f"--threshold {given.threshold} is not possible: it is a number, such as 2.5.")
     return given
@@ -93,7 +107,8 @@ def _blocks(given: argparse.Namespace, rate_hz: int) -> Iterator[Chunk]:
         return microphone(rate_hz, device, block=block)
     if given.recording == "-":
         unbuffered = io.FileIO(sys.stdin.fileno(), closefd=False)  # a thread may be in it at the end of the program
-        return pipe(unbuffered, rate_hz, given.rate, channels=given.channels, block=block)  # type: ignore[arg-type]
+        rate, channels = 16_000 if given.rate is None else given.rate, 1 if given.channels is None else given.channels
+        return pipe(unbuffered, rate_hz, rate, channels=channels, block=block)  # type: ignore[arg-type]
     return recording(Path(given.recording), rate_hz, block=block)
 
 
@@ -119,28 +134,35 @@ def _heard(
 
 
 async def _over_islands(
-    manifest: Manifest, given: argparse.Namespace, blocks: Iterator[Chunk], show: _Lines | _Screen
+    manifest: Manifest, asked: Manifest, given: argparse.Namespace, blocks: Iterator[Chunk], show: _Lines | _Screen
 ) -> Counts:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from penstock.links.grpc import dialler
         from penstock.source import Source
+        from penstock.station import check_address
     except ModuleNotFoundError as error:
         raise missing(error, "links") from error
 
-    kept: list[Counts] = []
+    check_address(given.islands)
+    last: list[tuple[Counts, list[Event]]] = []
     began = time.perf_counter()
-    async with Source(manifest, dialler(given.islands)) as source:
+    patience_s = None if given.microphone or given.recording == "-" else PATIENCE_S
+    async with Source(asked, dialler(given.islands)) as source:
+        heard = listen_over(
+            manifest, source, _threaded(blocks), patience_s=patience_s, ended=lambda *what: last.append(what)
+        )
         try:
-            async for one in listen_over(manifest, source, _threaded(blocks), counts=kept.append):
+            async for one in heard:
                 show.window(one)
         except asyncio.CancelledError:  # Ctrl-C
             show.interrupted()
+            show.events(last[-1][1])
         except PenstockError:
-            if kept and kept[-1].windows:
-                show.end(kept[-1], time.perf_counter() - began)
+            if last and last[-1][0].windows:
+                show.end(last[-1][0], time.perf_counter() - began)
             raise
-    return kept[-1]
+    return last[-1][0]
 
 
 async def _threaded(blocks: Iterator[Chunk]) -> AsyncIterator[Chunk]:
@@ -195,16 +217,17 @@ class _Screen:
         hearing = hearing_of(manifest)
         self.rate_hz = hearing.sense.rate_hz
         self.manifest, self.decision, self.live = manifest, hearing.decision, live
-        self._shown = 0.0
+        self._shown, self._doors = 0.0, ""
         self._events = 0
         if live:
             print(_legend(manifest), file=sys.stderr)
 
     def window(self, heard: Heard) -> None:
         self.events(heard.events)
-        if self.live and (heard.events or time.perf_counter() - self._shown > METER_S):
+        doors = _doors(heard)
+        if self.live and (heard.events or doors != self._doors or time.perf_counter() - self._shown > METER_S):
             print(f"\r{_meter(heard, self.decision.threshold)}\x1b[K", end="", file=sys.stderr, flush=True)
-            self._shown = time.perf_counter()
+            self._shown, self._doors = time.perf_counter(), doors
 
     def events(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -253,21 +276,35 @@ def _legend(manifest: Manifest) -> str:
 
 def _meter(heard: Heard, threshold: float, width: int = 24) -> str:
     """Return one line: the time, each gate open or closed, and the score as a bar with the threshold in it."""
-    doors = ""
-    for number in range(len(heard.gates)):
-        reached = heard.stopped_at == -1 or heard.stopped_at >= number
-        doors += "·" if not reached or heard.stopped_at == SILENT else "▯" if heard.stopped_at == number else "▮"
     score = max(heard.smoothed)
     filled = round((score + 10) / 20 * width)
     mark = min(width - 1, max(0, round((threshold + 10) / 20 * width)))
     bar = "".join("|" if i == mark else "█" if i < filled else " " for i in range(width))
-    return f"{_clock(heard.time_s)}  {doors}  [{bar}] {score:5.1f}"
+    return f"{_clock(heard.time_s)}  {_doors(heard)}  [{bar}] {score:5.1f}"
+
+
+def _doors(heard: Heard) -> str:
+    """Return each gate as it stands: open, closed, or not reached."""
+    doors = ""
+    for number in range(len(heard.gates)):
+        reached = heard.stopped_at == -1 or heard.stopped_at >= number
+        doors += "·" if not reached or heard.stopped_at == SILENT else "▯" if heard.stopped_at == number else "▮"
+    return doors
+
+
+def _count(number: int, what: str) -> str:
+    """Return so many of it.
+
+    >>> _count(1, "event"), _count(1200, "gap")
+    ('1 event', '1,200 gaps')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _summary(manifest: Manifest, rate_hz: int, counts: Counts, seconds: float, events: int) -> list[str]:
     noticed, reached = counts.noticed, counts.reached
     heard_s = noticed.heard / rate_hz
-    lines = [f"{events:,} events in {_clock(heard_s)} of sound, heard in {seconds:.1f} s"]
+    lines = [f"{_count(events, 'event')} in {_clock(heard_s)} of sound, heard in {seconds:.1f} s"]
     if counts.windows:
         whole = counts.windows * sum(stage.macs for stage in manifest.stages)
         shares = ", ".join(f"{some / counts.windows:.1%} reached stage {i}" for i, some in enumerate(reached, 1))
@@ -279,9 +316,10 @@ def _summary(manifest: Manifest, rate_hz: int, counts: Counts, seconds: float, e
         lines.append("  nothing was judged: no window was answered")
     if noticed.gaps:
         lines.append(
-            f"  {noticed.gaps:,} gaps: {noticed.lost:,} samples lost, {noticed.broken:,} that are no numbers; what "
-            "lies across a gap was not judged"
+            f"  {_count(noticed.gaps, 'gap')}: {_count(noticed.lost, 'sample')} lost, {noticed.broken:,} that are no "
+            "sound; what lies across a gap was not judged"
         )
-    if noticed.clipped:
-        lines.append(f"  {noticed.clipped / max(1, noticed.heard):.2%} of the samples are at full scale: clipped?")
+    clipped = noticed.clipped / max(1, noticed.heard)
+    if clipped >= CLIPPED:
+        lines.append(f"  {clipped:.1%} of the samples are at full scale: clipped?")
     return lines

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from penstock.cli.show import AsJson, line, show
 from penstock.errors import DataError
+from penstock.files import make_folder
 
 
 class NetworkByDefault(TyperGroup):
@@ -48,9 +49,7 @@ def wakeword(
     false_alarms: Annotated[float, typer.Option(help="False alarms an hour that the threshold is chosen for.")] = 0.25,
     confidence: Annotated[
         float | None,
-        typer.Option(
-            help="Choose it so that the exact bound keeps to that, such as 0.95; takes more hours.", min=0, max=1
-        ),
+        typer.Option(help="Choose it so that the exact bound keeps to that, such as 0.95; takes more hours."),
     ] = None,
     hours: Annotated[float, typer.Option(help="Of streams with held-out clips that it is chosen on.")] = 6.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bundle.")] = 0,
@@ -86,6 +85,8 @@ def wakeword(
         hours=hours,
         seed=seed,
     )
+    for target in (out, *([plot.parent] if plot else [])):
+        make_folder(target)  # said before anything is learnt
     began = time.perf_counter()
     console = Console(stderr=True)
     taught = teach(

@@ -20,13 +20,13 @@ from penstock.mfcc import FULL_SCALE
 
 FOREIGN = 16.0
 """Floats beyond this are no sound: no microphone or mixture overshoots full scale so far. One of them is a fault, and a
-gap; where many are, the stream is on another scale."""
+gap; a stream that begins with many is on another scale."""
+
+SCALE_SAMPLES = 16_000
+"""By the first so many samples that are not 0 the scale of a stream is judged; a tenth of them may be foreign."""
 
 FAR_FROM_FULL = 0.99
 """Up to here nothing is wrong with sound."""
-
-MANY = 100
-"""Samples beyond `FOREIGN`, and a tenth of all, that are no fault any more."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -74,7 +74,8 @@ class Ear:
         self.noticed = Noticed()
         self._at = 0
         self._in_gap = False
-        self._foreign = 0
+        self._unsure = SCALE_SAMPLES  # samples that the scale is still judged by
+        self._foreign = 0  # of those before
 
     def hear(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[Piece]:
         """Give the pieces of a block.
@@ -94,6 +95,8 @@ class Ear:
         if samples.dtype == np.int16 and self.axes is None:
             values /= FULL_SCALE
         if self.axes is None and len(values) and float(np.abs(values).max()) <= FAR_FROM_FULL:  # false for NaN as well
+            if self._unsure:
+                self._judge_scale(values)
             yield self._piece(values)
             return
         finite = np.asarray(np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
@@ -121,17 +124,21 @@ class Ear:
     def _limited(self, values: Floats, finite: npt.NDArray[np.bool_]) -> tuple[Floats, npt.NDArray[np.bool_]]:
         """Return the samples within full scale, and which of them are sound."""
         loud = np.abs(values, where=finite, out=np.zeros_like(values))
-        loudest = float(loud.max(initial=0))
-        if loudest > FOREIGN:
-            self._foreign += int((loud > FOREIGN).sum())
-            if self._foreign > max(MANY, 0.1 * (self._at + len(values))):
-                raise ShapeError(
-                    f"samples up to {loudest:g} came: sound in floats lies between -1 and 1. Divide what was int16 by "
-                    f"{FULL_SCALE}."
-                )
-            finite = finite & (loud <= FOREIGN)
+        self._judge_scale(loud)
+        finite = finite & (loud <= FOREIGN)
         self.noticed.clipped += int((loud[finite] >= (FULL_SCALE - 1) / FULL_SCALE).sum())
         return np.clip(values, -1, 1), finite
+
+    def _judge_scale(self, loud: Floats) -> None:
+        """Refuse a stream that begins on another scale, whatever its blocks are."""
+        judged = loud[np.flatnonzero(loud)[: self._unsure]]
+        self._unsure -= len(judged)
+        self._foreign += int((judged > FOREIGN).sum())
+        if self._foreign > SCALE_SAMPLES // 10:
+            raise ShapeError(
+                f"samples up to {float(judged.max(initial=0)):g} came: sound in floats lies between -1 and 1. Divide "
+                f"what was int16 by {FULL_SCALE}."
+            )
 
     def _check(self, samples: npt.NDArray[Any], lost: int) -> None:
         wanted = "(samples,)" if self.axes is None else f"(samples, {self.axes})"

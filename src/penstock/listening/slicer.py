@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,17 +45,19 @@ class Slicer:
         self._end = 0  # the sample that the next window ends with
         self._forget(0)
 
-    def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[Slice]:
-        """Take a block; give the windows that it completes, and say where a gap lies between two of them."""
+    def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> list[Slice]:
+        """Take a block; return the windows that it completes, and where a gap lies between two of them."""
+        slices = []
         for piece in self.ear.hear(samples, lost=lost):
             if piece.start != self._due:
                 self._forget(piece.start)
-                yield Slice(piece.start / self.hearing.sense.rate_hz, None, False)
+                slices.append(Slice(piece.start / self.hearing.sense.rate_hz, None, False))
             self._due = piece.start + len(piece.samples)
             frames = self._front.push(piece.samples)
             for window in self._windows.push(self.hearing.standardised(frames)):
-                yield Slice(self._end / self.hearing.sense.rate_hz, window, self._is_silent(window))
+                slices.append(Slice(self._end / self.hearing.sense.rate_hz, window, self._is_silent(window)))
                 self._end += self._step
+        return slices
 
     def _is_silent(self, window: npt.NDArray[np.float32]) -> bool:
         if self._silence is None:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from penstock.errors import DataError
+
+_PLAIN = (0x0001, 0x0003, 0xFFFE)  # PCM, floats, and the longer header of either
 _MOST_CHUNKS = 1000  # a file with more of them before its samples is no recording
 
 
@@ -41,7 +44,11 @@ class Data:
 
 
 def find_data(path: Path) -> Data | None:
-    """Find the samples of a WAV file; None for any other file, and for one whose chunks do not lead to them."""
+    """Find the samples of a WAV file; None for any other file, and for one whose chunks do not lead to them.
+
+    Raises:
+        DataError: when the header contradicts itself: nobody knows then what its samples are.
+    """
     with path.open("rb") as file:
         kind, _, form = struct.unpack("<4sI4s", file.read(12).ljust(12))
         if kind not in (b"RIFF", b"RIFX") or form != b"WAVE":
@@ -53,11 +60,34 @@ def find_data(path: Path) -> Data | None:
                 return None
             name, size = chunk
             end = start + 8 + size + size % 2
+            if name == b"fmt ":
+                _check_format(path, file.read(16), order)
             if name == b"data":
                 rest = 0 if _is_chunk(_chunk(file, end, order), length - end) else max(0, length - end)
                 return Data(start + 8, size, length - start - 8, rest, "LITTLE" if order == "<" else "BIG")
             start = end
     return None
+
+
+def _check_format(path: Path, content: bytes, order: str) -> None:
+    """Refuse plain samples whose sizes do not agree; 0 stands for a writer that does not know."""
+    if len(content) < 16:
+        return
+    kind, channels, rate, bytes_a_second, frame, bits = struct.unpack(f"{order}HHIIHH", content)
+    if kind not in _PLAIN or not (channels and rate and bits and frame):
+        return
+    widths = {-(-bits // 8)} | ({4} if bits in (20, 24) else set())  # 24 bits may lie in four bytes
+    if frame not in {channels * width for width in widths}:
+        raise DataError(
+            f"{path} contradicts itself: its header says {bits} bits and {channels} channel(s), and {frame} bytes "
+            "for a sample of all channels. One of them is wrong: write its header anew, or give its samples as raw "
+            "sound."
+        )
+    if bytes_a_second not in (0, rate * frame):
+        raise DataError(
+            f"{path} contradicts itself: its header says {rate} Hz with {frame} bytes a sample, and {bytes_a_second} "
+            "bytes a second. One of them is wrong: write its header anew, or give the samples as raw sound."
+        )
 
 
 def _chunk(file: BinaryIO, start: int, order: str) -> tuple[bytes, int] | None:

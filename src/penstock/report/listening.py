@@ -39,6 +39,9 @@ def listening_table(
     table.padding = (0, 1, 0, 0)  # narrower than other tables: the name of a stream takes room
     for column in table.columns[1:]:
         column.no_wrap = True
+    for column in table.columns[2::2]:
+        column.no_wrap = False  # where it is narrow, the second number goes below the first, and names stay whole
+    table.columns[0].min_width = min(24, max(map(len, judgements), default=0))
     for name, judgement in judgements.items():
         table.add_row(
             name,
