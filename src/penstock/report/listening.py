@@ -24,6 +24,9 @@ COLORS = (POSITIVE, NEGATIVE, "#2a8f5b", "#7b4fa3")
 HIT, FALSE = "#2a8f5b", "#c22f2f"
 NOTHING = "–"
 
+SHORT = 24
+"""Names of streams up to here stay whole in a table."""
+
 FAR = 1e9
 """False alarms an hour, behind the end of any axis."""
 
@@ -35,13 +38,11 @@ def listening_table(
     judgements: Mapping[str, Judgement], *, title: str = "Heard in streams", confidence: float = CONFIDENCE
 ) -> Table:
     """Return a row for each judgement, by its name: misses, false alarms and latency, with exact intervals."""
-    table = table_of("stream", ">missed", ">rate", ">false", ">an hour", ">hours", ">latency (s)", title=title)
+    table = table_of("stream", ">missed", ">rate", ">false", ">an hour", ">hours", ">late (s)", title=title)
     table.padding = (0, 1, 0, 0)  # narrower than other tables: the name of a stream takes room
-    for column in table.columns[1:]:
-        column.no_wrap = True
-    for column in table.columns[2::2]:
-        column.no_wrap = False  # where it is narrow, the second number goes below the first, and names stay whole
-    table.columns[0].min_width = min(24, max(map(len, judgements), default=0))
+    short = max(map(len, judgements), default=0) <= SHORT
+    for number, column in enumerate(table.columns):  # where it is narrow, long names wrap, or else what has two numbers
+        column.no_wrap = number not in (2, 4, 6) if short else number > 0
     for name, judgement in judgements.items():
         table.add_row(
             name,
@@ -53,7 +54,7 @@ def listening_table(
             f"{judgement.median_latency_s:.2f}, {judgement.p95_latency_s:.2f}" if judgement.hits else NOTHING,
         )
     table.caption = f"rate, an hour: of misses, of false alarms, and their exact {100 * confidence:g} % intervals\n"
-    table.caption += "latency: from the word's end to the alarm; median and 95th percentile of the hits"
+    table.caption += "late: from the word's end to the alarm; median and 95th percentile of the hits"
     table.caption_justify = "left"
     return table
 
