@@ -198,7 +198,7 @@ def test_what_else_was_run_is_on_the_page(tmp_path) -> None:
     text = (tmp_path / "page.md").read_text()
     assert "### Hey Snips\n" in text and "account or a form: ImageNet-2012. " in text
     assert {claim.data for claim in claims(tmp_path, "lite") if claim.holds is not None} == {"hey-snips"}
-    assert f"*{len(cifar10)} of {20 * 3} runs are done*; the others: `penstock reproduce figure-count" in text
+    assert f"*{len(cifar10)} of {15 * 3} runs are done*; the others: `penstock reproduce figure-count" in text
     assert "figure-modes --profile lite`.\n" in text, "what it shares with others does not make it run"
 
 

@@ -183,7 +183,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for name, title, problems in (
         ("table1", "six methods on each data set", HERE),
         ("figure-position", "early stopping and sparsity against the position of one layer", HERE),
-        ("figure-count", "accuracy against the number of layers", ("fashion-mnist", "speech-commands", "wake-word")),
+        ("figure-count", "accuracy against the number of layers", ("fashion-mnist", "wake-word")),
         ("figure-modes", "independent, incremental and one gate only", ("fashion-mnist", "wake-word")),
         ("figure-alpha", "the effect of α on network and gate", ("cifar10",)),
         ("figure-beta", "the effect of β on network and mask", ("cifar10",)),
