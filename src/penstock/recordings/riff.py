@@ -2,7 +2,8 @@
 
 A writer that streams does not know how long the sound will be. It leaves 0, or as much as fits, where the size of the
 samples belongs, and comes back to put it right, if it can and does not crash before. So such a size promises nothing,
-and the samples go on to the end of the file. Any other size is a promise.
+and the samples go on to the end of the file. Any other size is a promise. Where the sizes of a sample contradict each
+other, nobody knows what the samples are, and the file is refused.
 """
 
 from __future__ import annotations
