@@ -5,7 +5,7 @@ What can be read of a broken file is given, and the error comes after it:
 - a header that promises more samples than there are: those that are there, then an error;
 - a header that promises less than there is: what it promises, then an error;
 - a header whose writer did not know the size (0, or as much as fits): all up to the end of the file, no error;
-- a header that contradicts itself, such as 24 bits in two bytes: an error and no samples, since nobody knows what they are;
+- a header that contradicts itself, such as 24 bits in two bytes: an error, since nobody knows what the samples are;
 - damage in the middle of a FLAC file: what is before and behind it, what is missing in `Block.lost`, then an error.
 """
 
