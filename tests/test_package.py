@@ -48,6 +48,7 @@ def test_imports_go_one_way():
         "mfcc",
         "listening",
         "files",
+        "fields",
         "locks",
         "manifest",
         "bundle",

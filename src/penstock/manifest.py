@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import pairwise
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import BundleError, DataError
+from penstock.fields import Fields, WrongField
 from penstock.listening.decision import Decision
 from penstock.listening.front import Sense
 from penstock.listening.hearing import SENSES, Hearing
@@ -171,7 +171,7 @@ def understand(content: bytes, path: Path) -> Manifest:
     """
     try:
         plain = json.loads(content)
-        fields = _Fields(plain, "the manifest")
+        fields = Fields(plain, "the manifest")
         if fields.count("format") > FORMAT:
             raise BundleError(
                 f"{path} was written by Penstock {fields.text('penstock')} in format {plain['format']}; this one reads "
@@ -181,7 +181,7 @@ def understand(content: bytes, path: Path) -> Manifest:
         written = fields.text("id")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(f"{path} is damaged: {error!r:.200}. Take another copy.") from error
-    except _Wrong as wrong:
+    except WrongField as wrong:
         raise BundleError(f"{path} is damaged: {wrong}. Take another copy.") from wrong
     if written != manifest.id:
         raise BundleError(
@@ -190,62 +190,11 @@ def understand(content: bytes, path: Path) -> Manifest:
     return manifest
 
 
-class _Wrong(Exception):
-    """A field that is not what it should be."""
-
-
-class _Fields:
-    """The fields of a JSON object, each taken once and by its type."""
-
-    def __init__(self, plain: Any, where: str):
-        if not isinstance(plain, dict):
-            raise _Wrong(f"{where} is no object")
-        self.plain, self.where = plain, where
-
-    def text(self, name: str) -> str:
-        return self._take(name, str, "a text")  # type: ignore[no-any-return]
-
-    def count(self, name: str) -> int:
-        value = self._take(name, int, "a number")
-        if value < 0:
-            raise _Wrong(f"{name} of {self.where} is {value}, below 0")
-        return value  # type: ignore[no-any-return]
-
-    def number(self, name: str) -> float:
-        value = self._take(name, (int, float), "a number")
-        if not math.isfinite(value):
-            raise _Wrong(f"{name} of {self.where} is {value}")
-        return float(value)
-
-    def items(self, name: str) -> list[Any]:
-        return self._take(name, list, "a list")  # type: ignore[no-any-return]
-
-    def numbers(self, name: str) -> list[float]:
-        each = _Fields(dict(enumerate(self.items(name))), f"{name} of {self.where}")
-        return [each.number(i) for i in each.plain]
-
-    def counts(self, name: str) -> list[int]:
-        each = _Fields(dict(enumerate(self.items(name))), f"{name} of {self.where}")
-        return [each.count(i) for i in each.plain]
-
-    def fields(self, name: str) -> _Fields:
-        return _Fields(self.plain[name], f"{name} of {self.where}")
-
-    def missing(self, name: str) -> bool:
-        return self.plain[name] is None
-
-    def _take(self, name: str, kind: Any, meant: str) -> Any:
-        value = self.plain[name]
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise _Wrong(f"{name} of {self.where} is {value!r:.40}, which is no {meant.removeprefix('a ')}")
-        return value
-
-
-def _manifest(plain: _Fields) -> Manifest:
+def _manifest(plain: Fields) -> Manifest:
     labels = plain.items("labels")
     if not labels or not all(isinstance(label, str) for label in labels):
-        raise _Wrong("labels are no texts")
-    stages = tuple(_stage(_Fields(stage, f"stage {i}")) for i, stage in enumerate(plain.items("stages"), start=1))
+        raise WrongField("labels are no texts")
+    stages = tuple(_stage(Fields(stage, f"stage {i}")) for i, stage in enumerate(plain.items("stages"), start=1))
     made = Manifest(
         penstock=plain.text("penstock"),
         model=plain.text("model"),
@@ -260,10 +209,10 @@ def _manifest(plain: _Fields) -> Manifest:
     return made
 
 
-def _stage(plain: _Fields) -> Stage:
+def _stage(plain: Fields) -> Stage:
     file = plain.text("file")
     if Path(file).name != file or file in ("", ".", "..", FILE):
-        raise _Wrong(f"{file!r:.40} is no name of a file in the bundle")
+        raise WrongField(f"{file!r:.40} is no name of a file in the bundle")
     return Stage(
         file=file,
         sha256=plain.text("sha256"),
@@ -275,27 +224,27 @@ def _stage(plain: _Fields) -> Stage:
     )
 
 
-def _values(plain: _Fields) -> Values:
+def _values(plain: Fields) -> Values:
     shape = plain.items("shape")
     if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shape):
-        raise _Wrong(f"shape of {plain.where} is {shape!r:.40}")
+        raise WrongField(f"shape of {plain.where} is {shape!r:.40}")
     dtype = plain.text("dtype")
     if dtype not in TYPES:
-        raise _Wrong(f"dtype of {plain.where} is {dtype!r:.40}, none of {', '.join(TYPES)}")
+        raise WrongField(f"dtype of {plain.where} is {dtype!r:.40}, none of {', '.join(TYPES)}")
     if plain.missing("scale"):
         return Values(tuple(shape), dtype)
-    zero_point = plain._take("zero_point", int, "a number")
+    zero_point = plain.whole("zero_point")
     return Values(tuple(shape), dtype, plain.number("scale"), zero_point)
 
 
-def _rule(plain: _Fields) -> Rule:
+def _rule(plain: Fields) -> Rule:
     positives = None if plain.missing("positives") else tuple(plain.items("positives"))
     if positives is not None and not all(isinstance(label, int) for label in positives):
-        raise _Wrong(f"positives of {plain.where} are no labels")
+        raise WrongField(f"positives of {plain.where} are no labels")
     return Rule(plain.number("threshold"), positives)
 
 
-def _promise(plain: _Fields) -> Promise:
+def _promise(plain: Fields) -> Promise:
     return Promise(
         positives=plain.count("positives"),
         lost=plain.count("lost"),
@@ -305,7 +254,7 @@ def _promise(plain: _Fields) -> Promise:
     )
 
 
-def _hearing(plain: _Fields) -> Hearing:
+def _hearing(plain: Fields) -> Hearing:
     decision = plain.fields("decision")
     try:
         return Hearing(
@@ -323,13 +272,13 @@ def _hearing(plain: _Fields) -> Hearing:
             ),
         )
     except DataError as error:
-        raise _Wrong(f"hearing: {error}") from error
+        raise WrongField(f"hearing: {error}") from error
 
 
-def _sense(plain: _Fields) -> Sense:
+def _sense(plain: Fields) -> Sense:
     kind = plain.text("kind")
     if kind not in SENSES:
-        raise _Wrong(f"kind of {plain.where} is {kind!r:.40}, none of {', '.join(SENSES)}")
+        raise WrongField(f"kind of {plain.where} is {kind!r:.40}, none of {', '.join(SENSES)}")
     values: dict[str, Any] = {
         field.name: plain.count(field.name) if field.type == "int" else plain.number(field.name)
         for field in fields(SENSES[kind])
@@ -342,20 +291,20 @@ def _check(manifest: Manifest) -> None:
     if (hearing := manifest.hearing) is not None and manifest.stages:
         takes = manifest.stages[0].takes
         if (takes.shape, takes.dtype) != (hearing.shape, "float32"):
-            raise _Wrong(f"windows are {hearing.shape}, float32, and stage 1 takes {takes.shape}, {takes.dtype}")
+            raise WrongField(f"windows are {hearing.shape}, float32, and stage 1 takes {takes.shape}, {takes.dtype}")
         if not set(hearing.words) <= set(range(len(manifest.labels))) - {manifest.background}:
-            raise _Wrong(f"words are {hearing.words}, and the labels of interest are others")
+            raise WrongField(f"words are {hearing.words}, and the labels of interest are others")
     stages = manifest.stages
     if not stages:
-        raise _Wrong("there are no stages")
+        raise WrongField("there are no stages")
     if len({stage.file for stage in stages}) < len(stages):
-        raise _Wrong("two stages have one file")
+        raise WrongField("two stages have one file")
     for number, (before, after) in enumerate(pairwise(stages), start=1):
         if before.gives != after.takes:
-            raise _Wrong(f"stage {number + 1} does not take what stage {number} gives")
+            raise WrongField(f"stage {number + 1} does not take what stage {number} gives")
     if stages[-1].gives.shape != (len(manifest.labels),):
-        raise _Wrong(f"the last stage gives {stages[-1].gives.shape}, and there are {len(manifest.labels)} labels")
+        raise WrongField(f"the last stage gives {stages[-1].gives.shape}, and there are {len(manifest.labels)} labels")
     if stages[-1].gate is not None:
-        raise _Wrong("the last stage has a gate")
+        raise WrongField("the last stage has a gate")
     if manifest.background >= len(manifest.labels):
-        raise _Wrong(f"background is {manifest.background}, and there are {len(manifest.labels)} labels")
+        raise WrongField(f"background is {manifest.background}, and there are {len(manifest.labels)} labels")
