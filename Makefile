@@ -30,8 +30,10 @@ test-cloud: .venv/dev .venv-cloud/installed
 	$(BIN)/python tests/cloud/export_bundle.py runs/cloud/bundle
 	.venv-cloud/bin/python -m pytest tests/cloud/test_ray_serve.py --confcutdir tests/cloud -W ignore
 
+# With glibc's defaults, freed memory goes back to the system and comes again page by page, by chance more or less of it:
+# the same stage took 47 to 150 ms. For figures, the allocator keeps it.
 bench: .venv/dev
-	$(BIN)/python -m benchmarks $(if $(only),--only $(only))
+	MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824 $(BIN)/python -m benchmarks $(if $(only),--only $(only))
 
 readme: .venv/dev
 	$(BIN)/python -m benchmarks.readme

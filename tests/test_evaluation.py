@@ -202,6 +202,11 @@ def test_predict_refuses_what_it_cannot_judge(net, data):
     x[3, 0, 0] = float("inf")
     with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[3\]"):
         net.predict(x)
+    x[1, 0, 0] = -float("inf")
+    with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[1, 3\]"):
+        net.predict(x)
+    huge = torch.full_like(x, torch.finfo(x.dtype).max)  # finite, and their sum is not
+    assert len(net.predict(huge).label) == 5
     with pytest.raises(ShapeError, match=r"shape \(6, 50\), torch.float32, came; this network takes \(batch, 6, 50\)"):
         net.predict(x[0])
     with pytest.raises(ShapeError, match=r"shape \(5, 6, 49\), torch.float32, came"):

@@ -11,11 +11,11 @@ from torch import nn
 @contextmanager
 def mode(module: nn.Module, *, training: bool) -> Iterator[None]:
     """Put every submodule into one mode for a while, and then each back into its own."""
-    before = [(part, part.training) for part in module.modules()]
+    others = [part for part in module.modules() if part.training != training]
     try:
-        for part, _ in before:
+        for part in others:
             part.training = training
         yield
     finally:
-        for part, was in before:
-            part.training = was
+        for part in others:
+            part.training = not training

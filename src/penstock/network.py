@@ -287,7 +287,7 @@ class GatedNetwork(nn.Module):
 
 def not_finite(x: Tensor) -> list[int]:
     """Return the numbers of the samples that hold NaN or infinity."""
-    if not x.is_floating_point() or torch.isfinite(x).all():
+    if not x.is_floating_point() or torch.isfinite(x.sum()):  # neither is ever lost in a sum, and sums are quick
         return []
     return (~torch.isfinite(x)).flatten(1).any(1).nonzero().flatten().tolist()
 
