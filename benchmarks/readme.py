@@ -73,9 +73,9 @@ def page(latest: dict[str, Any]) -> str:
     ]
     lines += ["that is possible: absolute ones say more of the machine. *Reach* is the aim set beforehand."]
     lines += [
-        "Freed memory is kept for what comes next (`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`, see the Makefile):",
-        "otherwise it comes back from the system page by page, more or less of it by chance, which is more than what these",
-        "ratios are to tell. The same settings make large batches faster on a CPU in any program that uses PyTorch.",
+        "Freed memory is kept for what comes next (glibc's `MALLOC_TRIM_THRESHOLD_`, see the Makefile):",
+        "otherwise it comes back from the system page by page, more or less of it by chance, and ratios tell",
+        "nothing. The same settings make large batches faster on a CPU in any program that uses PyTorch.",
         "",
     ]
     parts = list(dict.fromkeys(row["part"] for row in latest["figures"]))

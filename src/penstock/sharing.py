@@ -68,10 +68,11 @@ def best_path(positives: np.ndarray, price: Callable[[np.ndarray], np.ndarray]) 
 
 
 def _ways_to_share(gates: int) -> np.ndarray:
-    """Return weights of ways to share what may be lost: evenly, mostly one gate's, and a hundred drawn ones."""
+    """Return weights of ways to share what may be lost: evenly, mostly or only one gate's, and drawn ones."""
     drawn = np.random.default_rng(0).dirichlet(np.ones(gates), size=100)
-    mostly = 0.9 * np.eye(gates) + 0.1 / gates
-    return np.maximum(np.concatenate([np.full((1, gates), 1 / gates), mostly, drawn]), 1e-3)  # (ways, gates)
+    only = np.eye(gates)
+    mostly = 0.9 * only + 0.1 / gates
+    return np.maximum(np.concatenate([np.full((1, gates), 1 / gates), mostly, only, drawn]), 1e-3)  # (ways, gates)
 
 
 def _shares_below(scores: np.ndarray, knots: Sequence[np.ndarray]) -> np.ndarray:
