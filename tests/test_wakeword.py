@@ -37,8 +37,10 @@ LESSON = Lesson(
     epochs=5,
     rounds=1,
     hours=0.2,
+    mined_hours=0.2,
     max_positive_loss=0.03,
     false_alarms_per_hour=5.0,
+    alarm_confidence=None,
     sense=LogMel(mels=16),
 )
 
@@ -142,14 +144,14 @@ def test_what_a_second_costs_depends_on_what_there_is_to_hear(folder):
 
 
 def test_a_plain_network_can_be_taught_too():
-    lesson = Lesson(width=4, at=(), windows=1000, epochs=2, rounds=0, hours=0.1, false_alarms_per_hour=60.0)
+    lesson = Lesson(width=4, at=(), windows=1000, epochs=2, rounds=0, hours=0.1, false_alarms_per_hour=60.0)  # at 95 %
     found = teach(MATERIAL, "tick", lesson, progress=False)
     assert len(found.net.stages) == 1
     assert found.reached == (1.0,)
 
 
 def test_a_network_that_hears_nothing_is_not_calibrated():
-    lesson = Lesson(width=4, windows=300, epochs=1, rounds=0, hours=0.1)
+    lesson = Lesson(width=4, windows=300, epochs=1, rounds=0, hours=0.1, alarm_confidence=None)
     warnings.simplefilter("ignore", CollapseWarning)
     with pytest.raises(CalibrationError, match=r"takes none of \d+ windows clearly for 'tick': train longer"):
         teach(MATERIAL, "tick", lesson, progress=False)
@@ -161,12 +163,13 @@ def test_a_network_that_hears_nothing_is_not_calibrated():
         ({"at": (5, 2)}, r"gates behind the blocks \(5, 2\) came: up to two of 1 to 8, in their order"),
         ({"at": (1, 2, 3)}, "up to two of 1 to 8"),
         ({"epochs": 0}, "epochs = 0 came: it is 1 or more"),
-        ({"hours": 0.0}, "hours of streams and false alarms an hour more than 0"),
+        ({"mined_hours": 0.0}, "hours of streams and false alarms an hour more than 0"),
         ({"max_positive_loss": 5.0}, "max_positive_loss = 5 came: it is a share between 0 and 1"),
         ({"alarm_confidence": 1.0}, "confidence = 1.0 is not possible"),
         (
             {"alarm_confidence": 0.95, "false_alarms_per_hour": 0.25, "hours": 6.0},
-            "6 h of streams came: to claim at most 0.25 false alarms an hour with 95 % confidence takes 12.0 h or more",
+            "6 h of streams came: to claim at most 0.25 false alarms an hour with 95 % confidence takes 12.0 h or "
+            "more, and without any. Take more hours, or claim less, or nothing: no confidence",
         ),
     ],
 )

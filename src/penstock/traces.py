@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from penstock.data.composed import Composed
+from penstock.judging import Spoken
 from penstock.listening.decision import LIMIT, Decision, log_odds
 from penstock.listening.hearing import Hearing
 from penstock.mfcc import LogMel, features
@@ -22,22 +23,25 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What a network says of each window of a stream.
+    """What a network says of each window of a stream; the stream itself, a hundred times as large, is let go.
 
     Attributes:
+        truths: where the word is said in it.
+        seconds: its length.
         times_s: their ends.
         scores: log-odds of the word; -10 for what the gates stop.
         stopped_at: by which gate; -1 by none.
     """
 
-    stream: Composed
+    truths: tuple[Spoken, ...]
+    seconds: float
     times_s: npt.NDArray[np.float64]
     scores: npt.NDArray[np.float64]
     stopped_at: npt.NDArray[np.int64]
 
     def trial(self, decision: Decision) -> Trial:
         """Return it as thresholds are tried on it."""
-        return trial(self.times_s, self.scores, decision, self.stream.truths, self.stream.seconds)
+        return trial(self.times_s, self.scores, decision, self.truths, self.seconds)
 
 
 def trace(net: GatedNetwork, hearing: Hearing, stream: Composed) -> Trace:
@@ -49,7 +53,8 @@ def trace(net: GatedNetwork, hearing: Hearing, stream: Composed) -> Trace:
         said = gates[number]
         if threshold is not None and said is not None:
             stopped[said < threshold] = number
-    return Trace(stream, times_s, np.where(stopped < 0, log_odds(logits, 1), -LIMIT), stopped)
+    scores = np.where(stopped < 0, log_odds(logits, 1), -LIMIT)
+    return Trace(stream.truths, stream.seconds, times_s, scores, stopped)
 
 
 def stream_windows(hearing: Hearing, samples: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.float64]]:

@@ -10,7 +10,7 @@ The threshold of the decision is chosen on streams composed from held-out voices
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ import torch
 from penstock.calibration import calibrate
 from penstock.data.composed import Composed, Recipe, compose
 from penstock.data.material import Material
+from penstock.data.progress import tracked
 from penstock.data.splits import Labelled
 from penstock.data.spoken import Variety, class_names, windows
 from penstock.errors import CalibrationError, DataError
@@ -64,8 +65,9 @@ class Lesson:
         alpha, beta: of the objective.
         max_positive_loss: the share of what the network clearly hears that the gates may stop; see `calibrate_gates`.
         false_alarms_per_hour: that the threshold is chosen for, on validation streams.
-        alarm_confidence: with it, the exact bound of the false alarms is held against them, not their mean alone.
-        hours: of streams: as many to look for hard negatives in, each round, and of validation streams.
+        alarm_confidence: that no more of them come; None to take the mean of the validation streams at its word.
+        hours: of validation streams; in 13, two false alarms may come and half of one an hour be claimed at 95 %.
+        mined_hours: of streams to look for hard negatives in, each round.
         sense, frames, hop: what a window is, and how often one comes.
         smoothing: windows that a score is the mean of.
         seed: for all that is drawn.
@@ -80,9 +82,10 @@ class Lesson:
     beta: float = 0.1
     max_positive_loss: float = 0.003
     confidence: float = 0.95
-    false_alarms_per_hour: float = 0.25
-    alarm_confidence: float | None = None
-    hours: float = 6.0
+    false_alarms_per_hour: float = 0.5
+    alarm_confidence: float | None = 0.95
+    hours: float = 13.0
+    mined_hours: float = 6.0
     sense: LogMel = LogMel()
     frames: int = 49
     hop: int = 5
@@ -95,7 +98,8 @@ class Lesson:
         for name in ("width", "windows", "epochs", "frames", "hop", "smoothing"):
             if getattr(self, name) < 1:
                 raise DataError(f"{name} = {getattr(self, name)} came: it is 1 or more.")
-        if self.rounds < 0 or not self.hours > 0 or not self.false_alarms_per_hour > 0:
+        sizes = (self.hours, self.mined_hours, self.false_alarms_per_hour)
+        if self.rounds < 0 or not all(size > 0 for size in sizes):
             raise DataError("rounds are 0 or more, hours of streams and false alarms an hour more than 0.")
         if not 0 < self.max_positive_loss < 1:
             raise DataError(
@@ -107,7 +111,7 @@ class Lesson:
                 raise DataError(
                     f"{self.hours:g} h of streams came: to claim at most {self.false_alarms_per_hour:g} false alarms "
                     f"an hour with {100 * self.alarm_confidence:g} % confidence takes {needed:.1f} h or more, and "
-                    "without any. Take more hours, or claim less."
+                    "without any. Take more hours, or claim less, or nothing: no confidence."
                 )
 
 
@@ -181,7 +185,8 @@ def teach(
     train(x, y, epochs=lesson.epochs, rate=0.01, folder=_inside(folder, 0))
     for number in range(1, lesson.rounds + 1):
         say(f"round {number} of hard negatives: listening to streams of other words")
-        hard = hard_negatives(net, hearing, of["train"], word, hours=lesson.hours, seed=lesson.seed + 1000 * number)
+        seed = lesson.seed + 1000 * number
+        hard = hard_negatives(net, hearing, of["train"], word, hours=lesson.mined_hours, seed=seed)
         fresh = _windows(of["train"], word, lesson, lesson.windows // 2, lesson.seed + 100 + number)
         kept = len(x) // 2
         x = np.concatenate([_standardised(fresh[0], hearing), x[:kept], *[hard[0]] * 3])
@@ -192,8 +197,7 @@ def teach(
         say("calibrating the gates on held-out voices")
         calibrate_gates(net, hearing, of["validation"], word, lesson)
     say(f"choosing the threshold on {lesson.hours:g} h of streams with held-out voices")
-    streams = validation_streams(of["validation"], word, lesson)
-    traces = [trace(net, hearing, stream) for stream in streams]
+    traces = [trace(net, hearing, stream) for stream in validation_streams(of["validation"], word, lesson)]
     points = det([one.trial(hearing.decision) for one in traces], THRESHOLDS)
     chosen = choose(points, per_hour=lesson.false_alarms_per_hour, confidence=lesson.alarm_confidence)
     return Taught(
@@ -216,7 +220,7 @@ def hard_negatives(
     """
     found: list[Floats] = []
     labels: list[npt.NDArray[np.int64]] = []
-    for number in range(math.ceil(2 * hours)):
+    for number in tracked(range(math.ceil(2 * hours)), "listening"):
         stream = compose(Recipe(1800.0 * min(1.0, 2 * hours), word, 0), of, seed + number)
         x, _ = stream_windows(hearing, stream.samples)
         logits, _ = run(net, x)
@@ -261,12 +265,13 @@ def calibrate_gates(net: GatedNetwork, hearing: Hearing, of: Material, word: str
     net.certificate = None
 
 
-def validation_streams(of: Material, word: str, lesson: Lesson) -> list[Composed]:
+def validation_streams(of: Material, word: str, lesson: Lesson) -> Iterator[Composed]:
     """Compose streams of an hour or less with held-out voices, each clip of the word once or more."""
     count = max(1, round(lesson.hours))
     seconds = lesson.hours * 3600 / count
     times = max(1, min(len(of.words[word]), round(seconds / 45)))
-    return [compose(Recipe(seconds, word, times), of, lesson.seed + 500 + i) for i in range(count)]
+    for i in tracked(range(count), "listening"):
+        yield compose(Recipe(seconds, word, times), of, lesson.seed + 500 + i)
 
 
 def _windows(of: Material, word: str, lesson: Lesson, count: int, seed: int) -> tuple[Floats, npt.NDArray[np.int64]]:

@@ -46,12 +46,13 @@ def wakeword(
     max_positive_loss: Annotated[
         float, typer.Option(help="The share of what the network clearly hears of the word that gates may stop.")
     ] = 0.003,
-    false_alarms: Annotated[float, typer.Option(help="False alarms an hour that the threshold is chosen for.")] = 0.25,
+    false_alarms: Annotated[float, typer.Option(help="False alarms an hour that the threshold is chosen for.")] = 0.5,
     confidence: Annotated[
-        float | None,
-        typer.Option(help="Choose it so that the exact bound keeps to that, such as 0.95; takes more hours."),
-    ] = None,
-    hours: Annotated[float, typer.Option(help="Of streams with held-out clips that it is chosen on.")] = 6.0,
+        float, typer.Option(help="That no more of them come in such streams. 0 claims nothing, and takes few hours.")
+    ] = 0.95,
+    hours: Annotated[
+        float, typer.Option(help="Of streams with held-out clips that it is chosen on. More allow a lower threshold.")
+    ] = 13.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bundle.")] = 0,
     folder: Annotated[
         Path | None, typer.Option(help="For logs and checkpoints. A killed training goes on when started again.")
@@ -81,7 +82,7 @@ def wakeword(
         rounds=rounds,
         max_positive_loss=max_positive_loss,
         false_alarms_per_hour=false_alarms,
-        alarm_confidence=confidence,
+        alarm_confidence=confidence or None,
         hours=hours,
         seed=seed,
     )
