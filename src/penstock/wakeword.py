@@ -75,8 +75,8 @@ class Lesson:
 
     width: int = 24
     at: tuple[int, ...] = (2, 5)
-    windows: int = 80_000
-    epochs: int = 7
+    windows: int = 160_000
+    epochs: int = 4
     rounds: int = 1
     alpha: float = 0.4
     beta: float = 0.1

@@ -40,8 +40,8 @@ def wakeword(
     width: Annotated[
         int, typer.Option(help="Channels of the first block; twice as wide takes four times as long.")
     ] = 24,
-    windows: Annotated[int, typer.Option(help="Windows to learn from, drawn from the clips.")] = 80_000,
-    epochs: Annotated[int, typer.Option(help="How often they are gone through.")] = 7,
+    windows: Annotated[int, typer.Option(help="Windows to learn from, drawn from the clips.")] = 160_000,
+    epochs: Annotated[int, typer.Option(help="How often they are gone through.")] = 4,
     rounds: Annotated[int, typer.Option(help="Of learning from what sounds most like the word in streams.")] = 1,
     max_positive_loss: Annotated[
         float, typer.Option(help="The share of what the network clearly hears of the word that gates may stop.")
