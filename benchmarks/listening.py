@@ -33,7 +33,7 @@ HEARD = ROOT / "results" / "listening-heard.json"
 RUNS = ROOT / "runs" / "listening"
 WORD = "marvin"
 HOURS = 4.0
-SEED = 2027
+SEED = 2028
 LESSONS: dict[str, tuple[str, ...]] = {"gated": (), "plain": ("--gates", "none")}
 """What differs between the two."""
 

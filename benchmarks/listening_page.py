@@ -139,7 +139,7 @@ def _how(heard: dict[str, Any]) -> str:
         "Gates are calibrated on validation voices; hard negatives come from streams of training voices.",
         "Streams: scenes of silence, of noise, and of speech in noise that lies 5 to 30 dB below each word, all drawn "
         "from a seed (`penstock.data.composed`). The words of a scene are brought to one loudness.",
-        "Earlier streams of the same test voices, from another seed, were heard before the lesson and the rule that "
+        "Two earlier streams of the same test voices, from other seeds, were heard before the lesson and the rule that "
         "chooses thresholds had their present form; the voices are new to the networks, but not to us "
         "(docs/decisions/0016-listening.md).",
         "To make it again: `make listening speech=FOLDER`, then `make listening-page`.",

@@ -165,6 +165,7 @@ def test_a_network_that_hears_nothing_is_not_calibrated():
         ({"epochs": 0}, "epochs = 0 came: it is 1 or more"),
         ({"mined_hours": 0.0}, "hours of streams and false alarms an hour more than 0"),
         ({"max_positive_loss": 5.0}, "max_positive_loss = 5 came: it is a share between 0 and 1"),
+        ({"missed": 1.0}, "missed = 1 came: it is a share of the words, from 0 to below 1"),
         ({"alarm_confidence": 1.0}, "confidence = 1.0 is not possible"),
         (
             {"alarm_confidence": 0.95, "false_alarms_per_hour": 0.25, "hours": 6.0},

@@ -120,8 +120,14 @@ class Judgement:
         """Return the exact binomial interval (Clopper and Pearson) of the miss rate; (0, 1) where none was spoken."""
         tail = _tail(confidence) / 2
         low = float(stats.beta.ppf(tail, self.misses, self.hits + 1)) if self.misses else 0.0
-        high = float(stats.beta.isf(tail, self.misses + 1, self.hits)) if self.hits else 1.0
-        return low, high
+        return low, self._most_missed(tail)
+
+    def miss_bound(self, confidence: float = CONFIDENCE) -> float:
+        """Return the exact one-sided binomial bound: at most this share is missed, with this confidence."""
+        return self._most_missed(_tail(confidence))
+
+    def _most_missed(self, tail: float) -> float:
+        return float(stats.beta.isf(tail, self.misses + 1, self.hits)) if self.hits else 1.0
 
     def false_alarm_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Return the exact Poisson interval (Garwood) of the false alarms an hour."""

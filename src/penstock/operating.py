@@ -77,11 +77,14 @@ def det(trials: Sequence[Trial], thresholds: Iterable[float]) -> list[Point]:
     return [Point(threshold, judge_at(trials, threshold)) for threshold in sorted(set(thresholds))]
 
 
-def choose(points: Sequence[Point], *, per_hour: float, confidence: float | None = None) -> Point:
-    """Return the point with the fewest misses among those with at most so many false alarms an hour.
+def choose(
+    points: Sequence[Point], *, per_hour: float, confidence: float | None = None, missed: float = 0.0
+) -> Point:
+    """Return a point with at most so many false alarms an hour that misses few words.
 
-    Points next to each other often have equally few misses. Then the middle of the widest such range is taken, so that
-    a stream that is a little different does not fall off its edge.
+    Points that miss no more than ``missed`` allows are equally good, and so are those with the fewest misses. The middle
+    of the widest range of them is taken, so that a stream that is a little different does not fall off its edge. The
+    fewest misses alone would always be found where the false alarms begin.
 
     Without ``confidence`` the false alarms counted are taken at their word. As the best of many points is picked, their
     number is then an optimistic guess of what other streams give: claim nothing from the same streams.
@@ -89,17 +92,21 @@ def choose(points: Sequence[Point], *, per_hour: float, confidence: float | None
     With it, thresholds are tested from the highest down: does the exact Poisson bound hold? The first that fails ends
     it, and what lies below is out, whatever it counts. In such a fixed sequence the confidence is that of one test, so
     "at most ``per_hour`` false alarms an hour" may be claimed of the chosen point, for streams like these and for
-    thresholds that were fixed before anybody looked at them. The misses at the point are optimistic either way.
+    thresholds that were fixed before anybody looked at them. Misses are few when their exact bound is, too; but where no
+    point has so few, the fewest are taken, and those are optimistic.
 
     Args:
         points: of one set of streams, at several thresholds, in any order.
         per_hour: at most so many false alarms an hour.
         confidence: of the claim, such as 0.95; None for no claim.
+        missed: the share of the words that may be missed, such as 0.05; 0 for the fewest.
     """
+    if not 0 <= missed < 1:
+        raise DataError(f"missed = {missed:g} came: it is a share of the words, from 0 to below 1, such as 0.05.")
     ordered = _by_falling_threshold(points)
     allowed = _allowed(ordered, per_hour, confidence)
     fewest = min(ordered[place].judgement.misses for place in allowed)
-    best = [place for place in allowed if ordered[place].judgement.misses == fewest]
+    best = [place for place in allowed if _misses_few(ordered[place].judgement, missed, fewest, confidence)]
     runs = itertools.groupby(enumerate(best), key=lambda item: item[1] - item[0])  # neighbours stay together
     ranges = [[ordered[place] for _, place in run] for _, run in runs]
     widest = max(ranges, key=lambda range_: range_[0].threshold - range_[-1].threshold)  # the higher of equals
@@ -134,6 +141,11 @@ def _allowed(ordered: Sequence[Point], per_hour: float, confidence: float | None
     if not allowed:
         _refuse(ordered, per_hour, confidence)
     return allowed
+
+
+def _misses_few(judged: Judgement, missed: float, fewest: int, confidence: float | None) -> bool:
+    share = judged.miss_rate if confidence is None else judged.miss_bound(confidence)
+    return judged.misses == fewest or share <= missed
 
 
 def _refuse(ordered: Sequence[Point], per_hour: float, confidence: float | None) -> NoReturn:

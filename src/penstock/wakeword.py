@@ -66,6 +66,7 @@ class Lesson:
         max_positive_loss: the share of what the network clearly hears that the gates may stop; see `calibrate_gates`.
         false_alarms_per_hour: that the threshold is chosen for, on validation streams.
         alarm_confidence: that no more of them come; None to take the mean of the validation streams at its word.
+        missed: the share of words that may be missed there; the threshold lies between what either allows.
         hours: of validation streams; in 13, two false alarms may come and half of one an hour be claimed at 95 %.
         mined_hours: of streams to look for hard negatives in, each round.
         sense, frames, hop: what a window is, and how often one comes.
@@ -84,6 +85,7 @@ class Lesson:
     confidence: float = 0.95
     false_alarms_per_hour: float = 0.5
     alarm_confidence: float | None = 0.95
+    missed: float = 0.05
     hours: float = 13.0
     mined_hours: float = 6.0
     sense: LogMel = LogMel()
@@ -101,6 +103,8 @@ class Lesson:
         sizes = (self.hours, self.mined_hours, self.false_alarms_per_hour)
         if self.rounds < 0 or not all(size > 0 for size in sizes):
             raise DataError("rounds are 0 or more, hours of streams and false alarms an hour more than 0.")
+        if not 0 <= self.missed < 1:
+            raise DataError(f"missed = {self.missed:g} came: it is a share of the words, from 0 to below 1.")
         if not 0 < self.max_positive_loss < 1:
             raise DataError(
                 f"max_positive_loss = {self.max_positive_loss:g} came: it is a share between 0 and 1, such as 0.003."
@@ -199,7 +203,12 @@ def teach(
     say(f"choosing the threshold on {lesson.hours:g} h of streams with held-out voices")
     traces = [trace(net, hearing, stream) for stream in validation_streams(of["validation"], word, lesson)]
     points = det([one.trial(hearing.decision) for one in traces], THRESHOLDS)
-    chosen = choose(points, per_hour=lesson.false_alarms_per_hour, confidence=lesson.alarm_confidence)
+    chosen = choose(
+        points,
+        per_hour=lesson.false_alarms_per_hour,
+        confidence=lesson.alarm_confidence,
+        missed=lesson.missed,
+    )
     return Taught(
         net,
         replace(hearing, decision=hearing.decision.at(chosen.threshold)),

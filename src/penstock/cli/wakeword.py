@@ -50,6 +50,9 @@ def wakeword(
     confidence: Annotated[
         float, typer.Option(help="That no more of them come in such streams. 0 claims nothing, and takes few hours.")
     ] = 0.95,
+    missed: Annotated[
+        float, typer.Option(help="The share of words that may be missed; the threshold lies between what both allow.")
+    ] = 0.05,
     hours: Annotated[
         float, typer.Option(help="Of streams with held-out clips that it is chosen on. More allow a lower threshold.")
     ] = 13.0,
@@ -83,6 +86,7 @@ def wakeword(
         max_positive_loss=max_positive_loss,
         false_alarms_per_hour=false_alarms,
         alarm_confidence=confidence or None,
+        missed=missed,
         hours=hours,
         seed=seed,
     )
