@@ -59,9 +59,15 @@ def alone(x):
 @settings(max_examples=200, deadline=None)
 @given(x=arrays(np.float32, st.tuples(st.integers(1, 9), st.just(3)), elements=st.floats(-4, 4, width=32)))
 def test_a_chain_is_a_loop_over_samples(x):
-    answers = Chain(Bundle(THREE, (b"",) * 4), engines=ENGINES).predict(x)
+    chain = Chain(Bundle(THREE, (b"",) * 4), engines=ENGINES)
+    answers = chain.predict(x)
     for i, sample in enumerate(x):
         label, stopped_at, scores = alone(sample)
+        verdict = chain.ask(sample)
+        assert verdict.stopped_at == stopped_at
+        np.testing.assert_allclose(verdict.scores, scores, atol=1e-6)
+        assert (verdict.logits is None) == (stopped_at >= 0)
+        assert verdict.logits is None or np.array_equal(verdict.logits, answers.logits[i])
         assert (answers.label[i], answers.stopped_at[i]) == (label, stopped_at)
         np.testing.assert_allclose(answers.scores[i], scores, atol=1e-6)
         assert np.isnan(answers.logits[i]).all() == (stopped_at >= 0)
@@ -73,6 +79,8 @@ def test_what_is_no_batch_of_samples_is_refused():
     for wrong in (np.zeros((2, 4), np.float32), np.zeros(3, np.float32), np.zeros((2, 3)), [[0, 0, 0]]):
         with pytest.raises(ShapeError, match=wanted):
             chain.predict(wrong)
+    with pytest.raises(ShapeError, match=wanted):
+        chain.ask(np.zeros(4, np.float32))
     broken = np.zeros((4, 3), np.float32)
     broken[2, 1] = np.nan
     with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[2\] of 4: a gate cannot judge them"):

@@ -31,6 +31,20 @@ class Answers(NamedTuple):
     logits: np.ndarray
 
 
+class Verdict(NamedTuple):
+    """What became of one sample, as `Answers` has it of each.
+
+    Attributes:
+        stopped_at: the number of the gate that stopped it; -1 if none did.
+        scores: each gate's; NaN where it did not get, and where there is no gate.
+        logits: (classes,); None if it was stopped.
+    """
+
+    stopped_at: int
+    scores: tuple[float, ...]
+    logits: np.ndarray | None
+
+
 class Chain:
     """The stages of a bundle, one behind the other: `GatedNetwork.predict` without torch.
 
@@ -54,8 +68,8 @@ class Chain:
         """Classify a batch, and really stop: later stages see only the survivors."""
         stages = self.manifest.stages
         check_input(x, stages[0].takes)
-        if len(x) == 1:
-            return self._one(x)
+        if len(x) == 1:  # arrays of one are slow
+            return self._answers(self._run(x))
         batch, gates, classes = len(x), len(stages) - 1, len(self.manifest.labels)
         label = np.full(batch, self.manifest.background)
         stopped_at = np.full(batch, -1)
@@ -76,8 +90,14 @@ class Chain:
         label[alive] = values.argmax(1)
         return Answers(label, stopped_at, scores, logits)
 
-    def _one(self, values: np.ndarray) -> Answers:
-        """Do what `predict` does, for a single sample: a device has one at a time, and arrays of one are slow."""
+    def ask(self, sample: np.ndarray) -> Verdict:
+        """Classify a single sample: what `predict` does, without a batch, as a device has one at a time."""
+        values = sample[None]
+        check_input(values, self.manifest.stages[0].takes)
+        return self._run(values)
+
+    def _run(self, values: np.ndarray) -> Verdict:
+        """Take a batch of one through the stages."""
         scores = [math.nan] * (len(self._steps) - 1)
         for number, (run, threshold) in enumerate(self._steps):
             values, said = run(values)
@@ -85,12 +105,14 @@ class Chain:
                 logit = float(said[0])
                 scores[number] = probability_of(logit)
                 if not logit >= threshold:  # NaN is stopped, as in a batch
-                    return Answers(self._background.copy(), np.array([number]), _row(scores), self._nothing.copy())
-        return Answers(values.argmax(1), np.array([-1]), _row(scores), values)
+                    return Verdict(number, tuple(scores), None)
+        return Verdict(-1, tuple(scores), values[0])
 
-
-def _row(scores: list[float]) -> np.ndarray:
-    return np.array(scores, np.float32).reshape(1, -1)
+    def _answers(self, of: Verdict) -> Answers:
+        scores = np.array(of.scores, np.float32).reshape(1, -1)
+        if of.logits is None:
+            return Answers(self._background.copy(), np.array([of.stopped_at]), scores, self._nothing.copy())
+        return Answers(np.array([of.logits.argmax()]), np.array([-1]), scores, of.logits[None])
 
 
 def engines_of(bundle: Bundle, *, threads: int = 1) -> list[Engine]:

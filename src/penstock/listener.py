@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.bundle import Bundle
-from penstock.chain import Answers, Chain
+from penstock.chain import Chain, Verdict, is_finite
 from penstock.errors import BundleError, DeliveryError, PenstockError
 from penstock.listening.decision import LIMIT, Decider, Event, log_odds
 from penstock.listening.ear import Noticed
@@ -138,8 +138,7 @@ class Listener:
             elif piece.silent:
                 yield self._mind.silence(piece.time_s)
             else:
-                answers = self._chain.predict(piece.window[None])
-                yield self._mind.consider(piece.time_s, *_of_chain(answers))
+                yield self._mind.consider(piece.time_s, self._chain.ask(piece.window))
 
     def end(self) -> list[Event]:
         """End the stream: return the events that were under way."""
@@ -228,7 +227,7 @@ async def _became(asked: _Asked, mind: Mind, gates: int, patience_s: float | Non
         ) from None
     if not isinstance(answer, Answer):  # dropped: nobody judged it, so it supports nothing
         return list(mind.gap(time_s))
-    return [mind.consider(time_s, *_of_islands(answer, gates))]
+    return [mind.consider(time_s, _of_islands(answer, gates))]
 
 
 class Mind:
@@ -237,34 +236,33 @@ class Mind:
     def __init__(self, manifest: Manifest):
         hearing = hearing_of(manifest)
         self._words = hearing.words
-        self._gates = len(manifest.stages) - 1
+        self._nothing = (-LIMIT,) * len(hearing.words)  # the scores of what was stopped
+        self._unasked = (math.nan,) * (len(manifest.stages) - 1)  # the gates' of what none of them saw
         self._deciders = [Decider(hearing.decision, manifest.labels[w], hearing.window_s) for w in hearing.words]
-        self._stopped = [0] * self._gates
+        self._stopped = [0] * len(self._unasked)
         self._seen, self._silent, self._last_s = 0, 0, 0.0
 
-    def consider(self, time_s: float, stopped_at: int, gates: tuple[float, ...], logits: Floats | None) -> Heard:
-        """Take what became of a window: its logits, or none if it was stopped."""
+    def consider(self, time_s: float, became: Verdict) -> Heard:
+        """Take what became of a window."""
         self._seen += 1
-        if stopped_at >= 0:
-            self._stopped[stopped_at] += 1
-        if logits is None or not np.isfinite(logits).all():
-            scores = tuple(-LIMIT for _ in self._words)
-        else:
-            scores = tuple(float(log_odds(logits, word)) for word in self._words)
-        return self._decided(time_s, stopped_at, gates, scores)
+        if became.stopped_at >= 0:
+            self._stopped[became.stopped_at] += 1
+        scores = self._nothing
+        if became.logits is not None and is_finite(became.logits):
+            scores = tuple(float(log_odds(became.logits, word)) for word in self._words)
+        return self._decided(time_s, became.stopped_at, became.scores, scores)
 
     def silence(self, time_s: float) -> Heard:
         """Take a window that has nothing in it."""
         self._silent += 1
-        return self._decided(time_s, SILENT, (math.nan,) * self._gates, tuple(-LIMIT for _ in self._words))
+        return self._decided(time_s, SILENT, self._unasked, self._nothing)
 
     def gap(self, time_s: float) -> Iterator[Heard]:
         """Forget: sound is missing here. Gives the events that it ended, if any."""
         events = tuple(event for decider in self._deciders for event in decider.forget())
         if events:
-            nothing = tuple(-LIMIT for _ in self._words)
             at = self._last_s if math.isinf(time_s) else time_s
-            yield Heard(at, SILENT, (math.nan,) * self._gates, nothing, nothing, events)
+            yield Heard(at, SILENT, self._unasked, self._nothing, self._nothing, events)
 
     def end(self) -> list[Event]:
         """Return the events that were under way."""
@@ -300,13 +298,7 @@ def hearing_of(manifest: Manifest) -> Hearing:
     return manifest.hearing
 
 
-def _of_chain(answers: Answers) -> tuple[int, tuple[float, ...], Floats | None]:
-    stopped = int(answers.stopped_at[0])
-    gates = tuple(float(score) for score in answers.scores[0])
-    return stopped, gates, None if stopped >= 0 else answers.logits[0]
-
-
-def _of_islands(answer: Answer, gates: int) -> tuple[int, tuple[float, ...], Floats | None]:
+def _of_islands(answer: Answer, gates: int) -> Verdict:
     scores = (*answer.scores, *(math.nan for _ in range(gates - len(answer.scores))))
     logits = None if answer.stopped_by else np.array(answer.logits, np.float32)
-    return answer.stopped_by - 1, scores, logits
+    return Verdict(answer.stopped_by - 1, scores, logits)

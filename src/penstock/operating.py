@@ -77,14 +77,12 @@ def det(trials: Sequence[Trial], thresholds: Iterable[float]) -> list[Point]:
     return [Point(threshold, judge_at(trials, threshold)) for threshold in sorted(set(thresholds))]
 
 
-def choose(
-    points: Sequence[Point], *, per_hour: float, confidence: float | None = None, missed: float = 0.0
-) -> Point:
+def choose(points: Sequence[Point], *, per_hour: float, confidence: float | None = None, missed: float = 0.0) -> Point:
     """Return a point with at most so many false alarms an hour that misses few words.
 
-    Points that miss no more than ``missed`` allows are equally good, and so are those with the fewest misses. The middle
-    of the widest range of them is taken, so that a stream that is a little different does not fall off its edge. The
-    fewest misses alone would always be found where the false alarms begin.
+    Points that miss no more than ``missed`` allows are equally good, and so are those with the fewest misses. The
+    middle of the widest range of them is taken, so that a stream that is a little different does not fall off its edge.
+    The fewest misses alone would always be found where the false alarms begin.
 
     Without ``confidence`` the false alarms counted are taken at their word. As the best of many points is picked, their
     number is then an optimistic guess of what other streams give: claim nothing from the same streams.
@@ -92,8 +90,8 @@ def choose(
     With it, thresholds are tested from the highest down: does the exact Poisson bound hold? The first that fails ends
     it, and what lies below is out, whatever it counts. In such a fixed sequence the confidence is that of one test, so
     "at most ``per_hour`` false alarms an hour" may be claimed of the chosen point, for streams like these and for
-    thresholds that were fixed before anybody looked at them. Misses are few when their exact bound is, too; but where no
-    point has so few, the fewest are taken, and those are optimistic.
+    thresholds that were fixed before anybody looked at them. Misses are few when their exact bound is, too; but where
+    no point has so few, the fewest are taken, and those are optimistic.
 
     Args:
         points: of one set of streams, at several thresholds, in any order.

@@ -147,7 +147,8 @@ def log_odds(logits: npt.NDArray[np.float32], label: int) -> Floats:
     >>> log_odds(np.array([0.0, 2.0], np.float32), 1).tolist(), log_odds(np.array([0.0, 1e9], np.float32), 1).tolist()
     (2.0, 10.0)
     """
-    others = np.delete(logits.astype(np.float64), label, axis=-1)
+    others = logits.astype(np.float64)
+    others[..., label] = -np.inf
     top = others.max(axis=-1, keepdims=True)
     rest = top[..., 0] + np.log(np.exp(others - top).sum(axis=-1))
     return np.clip(logits[..., label] - rest, -LIMIT, LIMIT)  # type: ignore[no-any-return]

@@ -28,6 +28,8 @@ SCALE_SAMPLES = 16_000
 FAR_FROM_FULL = 0.99
 """Up to here nothing is wrong with sound."""
 
+_STEP = np.float32(1 / FULL_SCALE)  # of int16, exactly
+
 Floats = npt.NDArray[np.float32]
 
 
@@ -91,9 +93,7 @@ class Ear:
         if lost:
             self._gap(lost)
             self.noticed.lost += lost
-        values = _floats(samples)
-        if samples.dtype == np.int16 and self.axes is None:
-            values /= FULL_SCALE
+        values = _floats(samples) if self.axes or samples.dtype != np.int16 else samples * _STEP
         if self.axes is None and len(values) and float(np.abs(values).max()) <= FAR_FROM_FULL:  # false for NaN as well
             if self._unsure:
                 self._judge_scale(values)

@@ -23,22 +23,21 @@ class Windows:
         if frames < 1 or hop < 1:
             raise DataError(f"windows of {frames} frames every {hop} came: both are 1 or more.")
         self.frames, self.hop = frames, hop
-        self._nothing = np.empty((0, values), np.float32)
+        self._nothing = np.empty((values, 0), np.float32)
         self._kept = self._nothing
         self._skip = 0  # frames that no window needs, where windows are further apart than they are long
 
-    def push(self, frames: Floats) -> Floats:
-        """Take more frames (frames, values); return the windows that they complete: (windows, values, frames)."""
+    def push(self, frames: Floats) -> list[Floats]:
+        """Take more frames (frames, values); return the windows that they complete, each (values, frames)."""
         dropped = min(self._skip, len(frames))
         self._skip -= dropped
-        kept = np.concatenate([self._kept, frames[dropped:]])
-        count = max(0, (len(kept) - self.frames) // self.hop + 1)
-        self._skip += max(0, count * self.hop - len(kept))
-        self._kept = kept[count * self.hop :].copy()
-        windows = np.empty((count, kept.shape[1], self.frames), np.float32)
-        for number in range(count):
-            windows[number] = kept[number * self.hop : number * self.hop + self.frames].T
-        return windows
+        kept = np.concatenate([self._kept, frames[dropped:].T], axis=1)
+        there = kept.shape[1]
+        count = max(0, (there - self.frames) // self.hop + 1)
+        self._skip += max(0, count * self.hop - there)
+        self._kept = kept[:, count * self.hop :].copy()
+        starts = range(0, count * self.hop, self.hop)
+        return [np.ascontiguousarray(kept[:, start : start + self.frames]) for start in starts]
 
     def forget(self) -> None:
         """Begin anew, as behind a gap."""
