@@ -21,13 +21,14 @@ BATCH = 128
 WIDTH = 16
 AT = 0.4
 GATE = 64
+TELLS_APART = 0.3
 SEEDS = (0, 1, 2)
 
 
 def trained(data: Splits, seed: int, at: float) -> ps.GatedNetwork:
     """Return a trained network, gated at a depth (0: plain); a broken training goes on, a finished one is read."""
     torch.manual_seed(seed)
-    halves = ps.Both(width=GATE)
+    halves = ps.Both(width=GATE, tells_apart=TELLS_APART)
     net = ps.gate(resnet8(in_channels=1, classes=6, width=WIDTH), data.train.x[:2], at=at, halves=halves)
     ps.fit(
         net,
@@ -37,7 +38,7 @@ def trained(data: Splits, seed: int, at: float) -> ps.GatedNetwork:
         epochs=EPOCHS,
         batch_size=BATCH,
         seed=seed,
-        folder=Path("runs") / "bench-fashion-2" / f"{len(net.layers)}-gates-seed-{seed}",
+        folder=Path("runs") / "bench-fashion-3" / f"{len(net.layers)}-gates-seed-{seed}",
         progress=False,
     )
     return net

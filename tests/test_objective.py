@@ -49,6 +49,22 @@ def test_against_the_equation_by_hand(net):
     assert [term.item() for term in loss] == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize("counts", [None, (5, 4, 6, 5)])
+def test_a_gate_that_learns_classes_by_hand(counts):
+    """Two questions: is it of interest, and if that is known, which class is it?"""
+    halves = ps.Both(tells_apart=0.3)
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, positives={1, 2}, halves=halves).eval()
+    x, y = torch.randn(20, 6), torch.tensor([0] * 5 + [1] * 4 + [2] * 6 + [3] * 5)
+    sides, kinds = [], []
+    for row, label in zip(net(x).gates[0].softmax(1).tolist(), y.tolist(), strict=True):
+        inside = row[1] + row[2]
+        side = inside if label in (1, 2) else 1 - inside
+        sides.append(-math.log(side))  # ten samples on either side: counts do not change it
+        kinds.append(-math.log(row[label] / side) * (1 if counts is None else 20 / 4 / counts[label]))
+    loss = ps.Objective(class_counts=counts)(net, net(x), y)
+    assert loss.gate.item() == pytest.approx(sum(sides) / 20 + 0.3 * sum(kinds) / 20, rel=1e-4)
+
+
 def test_a_number_for_alpha_is_shared_and_for_beta_repeated(net):
     assert ps.Objective(alpha=0.5, beta=0.4).weights(net) == ([0.25, 0.25], [0.4, 0.4])
 

@@ -395,7 +395,9 @@ def test_a_plain_network_trains_too():
     assert net(torch.zeros(1, 6)).gates == ()
 
 
-@pytest.mark.parametrize("halves", [ps.GateOnly(), ps.CompressionOnly(), ps.Both(ps.PerChannel())], ids=str)
+@pytest.mark.parametrize(
+    "halves", [ps.GateOnly(), ps.CompressionOnly(), ps.Both(ps.PerChannel()), ps.Both(tells_apart=0.3)], ids=str
+)
 def test_every_kind_of_layer_trains(halves):
     ps.fit(network(halves=halves, at=[0.3, 0.7]), task(), task(seed=1), epochs=1, **QUIET)
 

@@ -19,7 +19,8 @@ class GatedOutput(NamedTuple):
 
     Attributes:
         logits: (batch, classes).
-        gates: what each layer's gate says, its logits (batch,); None for a layer without a gate.
+        gates: what each layer's gate says, its logits (batch,), or those of a `ClassGate` (batch, classes), of which
+            the gate's ``pass_logit`` makes (batch,); None for a layer without a gate.
     """
 
     logits: Tensor

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from penstock.errors import LabelError, ObjectiveError
-from penstock.layers import transmission_cost
+from penstock.layers import ClassGate, transmission_cost
 from penstock.network import GatedNetwork, GatedOutput
 
 
@@ -115,10 +115,11 @@ class Objective:
         return balanced_weights(counts)
 
     def gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of layer i's gate."""
+        """Return the loss of layer i's gate, of which ``logit`` is what it said."""
         gate = net.layers[i].gate
         assert gate is not None
         wanted = gate.omega(labels, net.background)
+        passes = gate.pass_logit(logit)
         weight = None
         if self.class_counts is not None:
             classes = torch.arange(len(self.class_counts), device=labels.device)
@@ -126,7 +127,24 @@ class Objective:
             interesting = gate.omega(classes, net.background)
             both = balanced_weights(torch.stack([counts[~interesting].sum(), counts[interesting].sum()]))
             weight = both[wanted.long()]
-        return F.binary_cross_entropy_with_logits(logit, wanted.to(logit.dtype), weight=weight)
+        loss = F.binary_cross_entropy_with_logits(passes, wanted.to(passes.dtype), weight=weight)
+        if not isinstance(gate, ClassGate):
+            return loss
+        which = which_class_loss(logit, passes, labels, wanted)
+        weights = self.class_weights(net, labels)
+        return loss + gate.tells_apart * (which if weights is None else which * weights[labels]).mean()
+
+
+def which_class_loss(logits: Tensor, passes: Tensor, labels: Tensor, wanted: Tensor) -> Tensor:
+    """Return what it costs to know the class when it is known whether it is of interest: -log p(class | side).
+
+    By the chain rule it is the cross-entropy of all classes without that of the two sides.
+
+    Shapes:
+        logits: (batch, classes); passes, labels, wanted: (batch,) -> (batch,)
+    """
+    sides = F.binary_cross_entropy_with_logits(passes, wanted.to(passes.dtype), reduction="none")
+    return F.cross_entropy(logits, labels, reduction="none") - sides
 
 
 def balanced_weights(counts: Tensor) -> Tensor:

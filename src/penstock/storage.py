@@ -24,6 +24,7 @@ from penstock.errors import CutError, PenstockError, StorageError
 from penstock.files import write_atomically
 from penstock.layers import (
     Both,
+    ClassGate,
     CompressionOnly,
     Drawn,
     Gate,
@@ -42,6 +43,7 @@ FORMAT = 1
 KEY = "penstock"
 HALVES: dict[str, Any] = {kind.__name__: kind for kind in (Both, GateOnly, CompressionOnly)}
 BINARISATIONS = {kind.__name__: kind for kind in (Thresholded, Drawn)}
+EXTRAS = ("reads_all", "tells_apart")  # of halves; written where they are not the paper's
 GRANULARITIES = {kind.__name__: kind for kind in (PerElement, PerChannel, PerFeature)}
 
 
@@ -100,7 +102,7 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
 def _check_gates(net: GatedNetwork) -> None:
     """Refuse what `load` could not build again."""
     for i, layer in enumerate(net.layers):
-        if layer.gate is not None and type(layer.gate) is not Gate:
+        if layer.gate is not None and type(layer.gate) not in (Gate, ClassGate):
             raise StorageError(
                 f"the gate of layer {i} is a {type(layer.gate).__name__}, and a file holds nothing but Gate: it could "
                 "not be loaded. Keep the weights of such a network with torch.save(net.state_dict(), ...)."
@@ -187,7 +189,8 @@ def describe(layer: GatedCompression) -> dict[str, Any]:
         "binarised": None if isinstance(halves, GateOnly) else type(halves.binarised).__name__,
         "positives": None if gate is None or gate.positives is None else list(gate.positives),
     }
-    return plain | {"reads_all": True} if isinstance(halves, Both) and halves.reads_all else plain
+    extra = {name: getattr(halves, name, None) for name in EXTRAS}
+    return plain | {name: value for name, value in extra.items() if value}
 
 
 def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
@@ -195,8 +198,7 @@ def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
     binarised = layer.get("binarised")  # files of the first days have none: their masks were thresholded
     if binarised is not None:
         options["binarised"] = BINARISATIONS[binarised]()
-    if "reads_all" in layer:
-        options["reads_all"] = layer["reads_all"]
+    options |= {name: layer[name] for name in EXTRAS if name in layer}
     return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), **options), layer["positives"]
 
 

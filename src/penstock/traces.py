@@ -12,6 +12,7 @@ import torch
 
 from penstock.data.composed import Composed
 from penstock.judging import Spoken
+from penstock.layers import Gate
 from penstock.listening.decision import LIMIT, Decision, log_odds
 from penstock.listening.hearing import Hearing
 from penstock.mfcc import LogMel, features
@@ -76,9 +77,13 @@ def run(net: GatedNetwork, x: Floats, block: int = 512) -> tuple[Floats, list[Fl
     for start in range(0, len(x), block):
         out = net(torch.from_numpy(np.ascontiguousarray(x[start : start + block])))
         logits.append(out.logits.float().numpy())
-        gates.append([None if said is None else said.float().numpy() for said in out.gates])
+        gates.append([_passes(layer.gate, said) for layer, said in zip(net.layers, out.gates, strict=True)])
     columns: Sequence[Any] = [*zip(*gates, strict=True)]
     return np.concatenate(logits), [None if column[0] is None else np.concatenate(column) for column in columns]
+
+
+def _passes(gate: Gate | None, said: torch.Tensor | None) -> Floats | None:
+    return None if gate is None or said is None else gate.pass_logit(said).float().numpy()
 
 
 def reached(traces: Sequence[Trace], stages: int) -> tuple[float, ...]:

@@ -60,12 +60,13 @@ def test_a_chain_of_exported_stages_is_the_network(name, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("over", [ps.PerElement(), ps.PerChannel()], ids=lambda over: type(over).__name__)
-@pytest.mark.parametrize("halves", ["Both", "GateOnly", "CompressionOnly", "reads_all"])
+@pytest.mark.parametrize("halves", ["Both", "GateOnly", "CompressionOnly", "reads_all", "tells_apart"])
 def test_all_kinds_of_layers_and_several_of_them(over, halves, tmp_path) -> None:
     torch.manual_seed(0)
     model, draw = build("convolutions")
     x = draw(10)
     kinds = {"GateOnly": ps.GateOnly(over), "CompressionOnly": ps.CompressionOnly(over), "Both": ps.Both(over)}
+    kinds["tells_apart"] = ps.Both(over, tells_apart=0.3)
     made = kinds.get(halves, ps.Both(over, reads_all=True))
     net = middling(thinned(ps.gate(model, x[:2], at=[0.2, 0.5], halves=made)), x)
     bundle = export(net, x[:2], tmp_path, precision=Float32("float32")).bundle

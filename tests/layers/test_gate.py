@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import penstock as ps
-from penstock.errors import LabelError
+from penstock.errors import LabelError, ObjectiveError
+from penstock.layers import ClassGate
 from penstock.metrics import auc
 
 OVER = [ps.PerElement(), ps.PerChannel(), ps.PerFeature()]
@@ -13,14 +14,17 @@ OVER = [ps.PerElement(), ps.PerChannel(), ps.PerFeature()]
 @pytest.mark.parametrize("over", OVER, ids=str)
 @pytest.mark.parametrize("feature", [(8,), (5, 9), (4, 6, 7)], ids=str)
 @pytest.mark.parametrize("reads_all", [False, True])
-def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over, reads_all):
-    layer, x = ps.GatedCompression(feature, ps.Both(over, reads_all=reads_all)), torch.randn(6, *feature)
+@pytest.mark.parametrize("tells_apart", [0.0, 0.3])
+def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over, reads_all, tells_apart):
+    halves = ps.Both(over, reads_all=reads_all, tells_apart=tells_apart)
+    layer, x = ps.GatedCompression(feature, halves, classes=5), torch.randn(6, *feature)
     with torch.no_grad():
         layer.compression.phi.copy_(torch.rand_like(layer.compression.phi))
         layer.compression.phi.flatten()[-1] = 1.0
     _, expected = layer(x)
     packed, kept = layer.compression.pack(x), layer.compression.kept
     small = layer.gate.shrink(layer.read)
+    assert small is not layer.gate and small.squeeze is not layer.gate.squeeze
     assert small.squeeze.weight.shape == (16, packed[0].numel() if reads_all else len(kept))
     torch.testing.assert_close(small(packed), expected)
     torch.testing.assert_close(layer.score(x), expected)
@@ -38,6 +42,28 @@ def test_omega():
 def test_a_gate_without_positives_is_refused():
     with pytest.raises(LabelError, match="a gate with no positives would stop everything"):
         ps.Gate((4,), positives=[])
+
+
+@pytest.mark.parametrize(("positives", "background"), [(None, 0), (None, 2), ({1, 3}, 0)])
+def test_a_gate_that_learns_classes_passes_by_the_chance_of_those_of_interest(positives, background):
+    gate = ClassGate((6,), classes=4, positives=positives, background=background)
+    out = gate(torch.randn(9, 6))
+    assert out.shape == (9, 4)
+    wanted = gate.omega(torch.arange(4), background)
+    chance = out.softmax(1)[:, wanted].sum(1)
+    torch.testing.assert_close(gate.pass_logit(out).sigmoid(), chance)
+
+
+@pytest.mark.parametrize("positives", [{0, 1, 2}, {7}])
+def test_a_gate_that_learns_classes_has_some_on_either_side(positives):
+    with pytest.raises(LabelError, match=r"has nothing to tell apart: of 3 classes some are of interest to it"):
+        ClassGate((6,), classes=3, positives=positives)
+
+
+@pytest.mark.parametrize("weight", [-0.3, float("inf"), float("nan")])
+def test_the_weight_of_classes_is_a_weight(weight):
+    with pytest.raises(ObjectiveError, match=r"tells_apart = .* is not possible: it is a weight, 0 or more"):
+        ps.GatedCompression((4,), ps.GateOnly(tells_apart=weight), classes=3)
 
 
 def test_gate_logits_are_float32_whatever_came():

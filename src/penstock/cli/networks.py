@@ -80,6 +80,13 @@ def train(
             "for inputs of one size.",
         ),
     ] = False,
+    tells_apart: Annotated[
+        float,
+        typer.Option(
+            help="The weight with which a gate also learns which class it sees, such as 0.3; 0: the paper's gate. For "
+            "classes that are hard to tell apart."
+        ),
+    ] = 0.0,
     alpha: Annotated[
         float,
         typer.Option(
@@ -124,7 +131,7 @@ def train(
         network,
         example,
         after or places_of(at),
-        halves=_halves(halves, one_of("--over", over, GRANULARITIES)(), masks, reads_all),
+        halves=_halves(halves, one_of("--over", over, GRANULARITIES)(), masks, reads_all, tells_apart),
     )
     objective = Objective(
         alpha=alpha, beta=beta, p=p, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
@@ -254,8 +261,9 @@ def export(
     show(as_json, exported.to_json(), *export_tables(exported), line(f"Written: {out}"))
 
 
-def _halves(kind: str, over: Granularity, masks: str, reads_all: bool) -> Halves:
+def _halves(kind: str, over: Granularity, masks: str, reads_all: bool, tells_apart: float) -> Halves:
     made = one_of("--halves", kind, HALVES)
     options = {} if made is GateOnly else {"binarised": one_of("--masks", masks, BINARISATIONS)()}
     options |= {"reads_all": reads_all} if made is Both else {}
+    options |= {} if made is CompressionOnly else {"tells_apart": tells_apart}
     return made(over, **options)  # type: ignore[no-any-return]

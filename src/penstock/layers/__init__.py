@@ -9,12 +9,13 @@ from penstock.layers.compression import (
     PerFeature,
     transmission_cost,
 )
-from penstock.layers.gate import Gate
+from penstock.layers.gate import ClassGate, Gate
 from penstock.layers.gated_compression import Both, CompressionOnly, GatedCompression, GateOnly, Halves
 
 __all__ = [
     "Binarisation",
     "Both",
+    "ClassGate",
     "Compression",
     "CompressionOnly",
     "Drawn",

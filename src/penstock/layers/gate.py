@@ -7,6 +7,7 @@ can push all units to one side (docs/decisions/0004-gate-head.md).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection
 from math import prod
 
@@ -84,10 +85,12 @@ class Gate(nn.Module):
 
     def shrink(self, kept: Tensor) -> Gate:
         """Return the gate for packed features, with the parameters of the kept dimensions only."""
-        small = Gate((len(kept),), self.over, width=self.width, positives=self.positives)
-        state = self.state_dict() | {"squeeze.weight": self.squeeze.weight.detach().index_select(1, kept)}
-        small.load_state_dict(state)
-        return small.train(self.training)
+        small = copy.deepcopy(self)
+        small.squeeze = nn.utils.skip_init(nn.Linear, len(kept), self.width).to(self.squeeze.weight)
+        small.squeeze.load_state_dict(
+            {"weight": self.squeeze.weight.detach().index_select(1, kept), "bias": self.squeeze.bias}
+        )
+        return small
 
     def macs(self, kept: int) -> int:
         """Return the multiply-accumulates of one decision when ``kept`` dimensions are read."""
@@ -96,3 +99,55 @@ class Gate(nn.Module):
     def extra_repr(self) -> str:
         wanted = "all but background" if self.positives is None else self.positives
         return f"positives={wanted}, threshold={self.threshold.item():.4g}"
+
+
+class ClassGate(Gate):
+    """A gate that also learns which class it sees; asked for, it still says only whether that is of interest.
+
+    What it reads has to serve the network behind it as well. A gate that learns nothing but yes or no pulls it towards
+    that one question; one that learns the class too pulls it where the network wants it
+    (docs/decisions/0017-class-gates.md).
+
+    Shapes:
+        x: (batch, *feature) -> class logits: (batch, classes); `pass_logit` makes of them the log-odds of Ω, (batch,).
+
+    Attributes:
+        tells_apart: what it weighs in training to tell the classes of interest from each other, and the other ones; 1
+            weighs it like the gate's own question.
+    """
+
+    inside: Tensor
+    outside: Tensor
+
+    def __init__(
+        self,
+        feature: tuple[int, ...],
+        over: Granularity = PerElement(),
+        *,
+        classes: int,
+        background: int = 0,
+        tells_apart: float = 1.0,
+        width: int = 16,
+        positives: Collection[int] | None = None,
+    ):
+        super().__init__(feature, over, width=width, positives=positives)
+        self.background, self.tells_apart = background, tells_apart
+        self.score = nn.Linear(width, classes)
+        wanted = self.omega(torch.arange(classes), background)
+        if wanted.all() or not wanted.any():
+            raise LabelError(
+                f"a gate with positives {self.positives} has nothing to tell apart: of {classes} classes some are of "
+                "interest to it, and some are not."
+            )
+        self.register_buffer("inside", wanted.nonzero().flatten(), persistent=False)
+        self.register_buffer("outside", (~wanted).nonzero().flatten(), persistent=False)
+
+    def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        return self.score(self.hidden(x, kept)).float()
+
+    def pass_logit(self, out: Tensor) -> Tensor:
+        inside, outside = out.index_select(1, self.inside), out.index_select(1, self.outside)
+        return inside.logsumexp(1) - outside.logsumexp(1)
+
+    def macs(self, kept: int) -> int:
+        return (kept + self.score.out_features) * self.width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
@@ -10,9 +11,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
+from penstock.errors import ObjectiveError
 from penstock.layers.binarisation import Binarisation, Thresholded
 from penstock.layers.compression import Compression, Granularity, PerElement
-from penstock.layers.gate import Gate
+from penstock.layers.gate import ClassGate, Gate
 
 
 @dataclass(frozen=True)
@@ -25,20 +27,24 @@ class Both:
         binarised: how the mask's weights become 0s and 1s while training.
         reads_all: the gate reads every value that flows on, rather than one for each dimension of the mask: under a
             mask of channels, all places and not their mean. Features must then keep their size.
+        tells_apart: 0 for the paper's gate; above it, the weight with which the gate also learns which class it sees
+            (`ClassGate`). Where classes are many and alike, the network behind it is the better for it.
     """
 
     over: Granularity = PerElement()
     width: int = 16
     binarised: Binarisation = Thresholded()
     reads_all: bool = False
+    tells_apart: float = 0.0
 
 
 @dataclass(frozen=True)
 class GateOnly:
-    """A gate that reads all features, and lets all of them flow on."""
+    """A gate that reads all features, and lets all of them flow on; its attributes are those of `Both`."""
 
     over: Granularity = PerElement()
     width: int = 16
+    tells_apart: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,8 @@ class GatedCompression(nn.Module):
     """Thin the features, and score from what is left whether the sample may go on.
 
     Shapes:
-        x: (batch, *feature) -> (features: (batch, *feature), logits: (batch,) or None without a gate).
+        x: (batch, *feature) -> (features: (batch, *feature), logits: (batch,), of a `ClassGate` (batch, classes), or
+            None without a gate).
 
     >>> layer = GatedCompression((16, 14, 14))
     >>> layer.density, layer.transmitted_values, layer.gate_macs
@@ -66,7 +73,15 @@ class GatedCompression(nn.Module):
     True
     """
 
-    def __init__(self, feature: tuple[int, ...], halves: Halves = Both(), *, positives: Collection[int] | None = None):
+    def __init__(
+        self,
+        feature: tuple[int, ...],
+        halves: Halves = Both(),
+        *,
+        positives: Collection[int] | None = None,
+        classes: int | None = None,
+        background: int = 0,
+    ):
         super().__init__()
         self.feature = tuple(feature)
         self.halves = halves
@@ -74,8 +89,28 @@ class GatedCompression(nn.Module):
         self.compression = None if isinstance(halves, GateOnly) else Compression(self.feature, over, halves.binarised)
         self.gate = None
         if not isinstance(halves, CompressionOnly):
-            read = PerElement() if self._reads_all else over
-            self.gate = Gate(self.feature, read, width=halves.width, positives=positives)
+            self.gate = self._gate(halves, positives, classes, background)
+
+    def _gate(
+        self, halves: Both | GateOnly, positives: Collection[int] | None, classes: int | None, background: int
+    ) -> Gate:
+        read = PerElement() if self._reads_all else halves.over
+        if not halves.tells_apart:
+            return Gate(self.feature, read, width=halves.width, positives=positives)
+        if not 0 < halves.tells_apart < math.inf or classes is None:
+            raise ObjectiveError(
+                f"tells_apart = {halves.tells_apart:g} with classes = {classes} is not possible: it is a weight, 0 or "
+                "more, and a gate that learns classes must know how many there are."
+            )
+        return ClassGate(
+            self.feature,
+            read,
+            classes=classes,
+            background=background,
+            tells_apart=halves.tells_apart,
+            width=halves.width,
+            positives=positives,
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         thinned = self.thin(x)
@@ -86,7 +121,7 @@ class GatedCompression(nn.Module):
         return x if self.compression is None else self.compression(x)
 
     def score(self, x: Tensor) -> Tensor:
-        """Return the gate's logits from features not yet thinned, reading only what the mask keeps."""
+        """Return what the gate says of features not yet thinned, reading only what the mask keeps."""
         assert self.gate is not None
         if self.compression is None:
             return self.gate(x)  # type: ignore[no-any-return]

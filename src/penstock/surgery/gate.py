@@ -72,7 +72,7 @@ def gate(
         fixed_size=fixed_size,
     )
     layers = [
-        GatedCompression(shape, half, positives=omega)
+        GatedCompression(shape, half, positives=omega, classes=classes, background=background)
         for shape, half, omega in zip(
             shapes, _halves(halves, len(shapes)), _positives(positives, len(shapes)), strict=True
         )
