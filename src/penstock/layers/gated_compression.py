@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import TypeAlias
 
 import torch
@@ -97,7 +96,7 @@ class GatedCompression(nn.Module):
         read = PerElement() if self._reads_all else halves.over
         if not halves.tells_apart:
             return Gate(self.feature, read, width=halves.width, positives=positives)
-        if not 0 < halves.tells_apart < math.inf or classes is None:
+        if not 0 < halves.tells_apart < inf or classes is None:
             raise ObjectiveError(
                 f"tells_apart = {halves.tells_apart:g} with classes = {classes} is not possible: it is a weight, 0 or "
                 "more, and a gate that learns classes must know how many there are."
