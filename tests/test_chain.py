@@ -79,8 +79,9 @@ def test_what_is_no_batch_of_samples_is_refused():
     for wrong in (np.zeros((2, 4), np.float32), np.zeros(3, np.float32), np.zeros((2, 3)), [[0, 0, 0]]):
         with pytest.raises(ShapeError, match=wanted):
             chain.predict(wrong)
-    with pytest.raises(ShapeError, match=wanted):
-        chain.ask(np.zeros(4, np.float32))
+    for wrong in (np.zeros(4, np.float32), np.zeros(3), [0.0, 0.0, 0.0]):
+        with pytest.raises(ShapeError, match=wanted):
+            chain.ask(wrong)
     broken = np.zeros((4, 3), np.float32)
     broken[2, 1] = np.nan
     with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[2\] of 4: a gate cannot judge them"):

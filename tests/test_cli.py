@@ -87,7 +87,7 @@ def test_the_whole_way(home, typed):
     assert [cut["name"] for cut in cuts] == ["0", "1", "2", "3"]
     assert "MACs before" in typed("cuts", "mine:network", "--shape", "6").out
     train = ("train", *mine, "--at", "0.3,0.7", "--beta", "0.05", "--epochs", "6", "--batch-size", "64", "--balance")
-    train += ("--masks", "drawn", "--p", "1")
+    train += ("--masks", "drawn", "--p", "1", "--tells-apart", "0.3", "--gate-width", "24")
     made = json.loads(penstock(home, *train, "--folder", "run", "--out", "net.safetensors", "--json").stdout)
     assert len(made["epochs"]) == 6
     promise = penstock(home, "calibrate", "net.safetensors", *mine, "--max-positive-loss", "0.03", "--json")
@@ -161,6 +161,10 @@ def _deployed(home, typed, mine, evaluation):
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--halves", "none"),
             "--halves none is not known; known are both, gate, compression",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--tells-apart", "-1"),
+            "tells_apart = -1 is not possible: it is a weight, above 0",
         ),
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--masks", "none"),

@@ -169,7 +169,8 @@ def test_a_gate_of_another_kind_is_not_written(saved):
     """`load` could not build it again."""
     before = saved.read_bytes()
     text = (
-        r"the gate of layer 0 is an? Exit, and a file holds nothing but Gate: it could not be loaded. Keep the weights "
+        r"the gate of layer 0 is an? Exit, and a file holds the gates that `gate` makes of a "
+        r"layer's halves: it could not be loaded. Keep the weights "
         r"of such a network with torch.save\(net.state_dict\(\), ...\)"
     )
     with pytest.raises(StorageError, match=text):

@@ -16,6 +16,7 @@ import pytest
 import soundfile
 import torch
 
+import penstock as ps
 from penstock.audition import examine, hear, situations, upkeep
 from penstock.bundle import Bundle
 from penstock.cli import main
@@ -27,9 +28,10 @@ from penstock.fleet import Fleet
 from penstock.locks import when_free
 from penstock.mfcc import LogMel
 from penstock.operating import judge_at
-from penstock.traces import trace
+from penstock.traces import run, trace
 from penstock.training import CollapseWarning
 from penstock.wakeword import Lesson, Taught, hard_negatives, teach
+from zoo import sequential
 
 LESSON = Lesson(
     width=8,
@@ -117,6 +119,15 @@ def test_the_bundle_hears_what_the_network_hears(taught, folder, stream):
     ours, theirs = judge_at([audition.trial()], threshold), judge_at([whole.trial(taught.hearing.decision)], threshold)
     assert (ours.misses, ours.false_alarms) == (theirs.misses, theirs.false_alarms)
     assert (ours.misses, ours.false_alarms) == (audition.judgement.misses, audition.judgement.false_alarms)
+
+
+def test_what_a_gate_that_learns_classes_says_of_windows_is_one_number_each():
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=ps.Both(tells_apart=0.3), positives={1, 2})
+    x = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    _, gates = run(net, x, block=7)
+    out = net(torch.from_numpy(x))
+    for layer, ours, theirs in zip(net.layers, gates, out.gates, strict=True):
+        np.testing.assert_allclose(ours, layer.gate.pass_logit(theirs).detach().numpy(), atol=1e-6)
 
 
 def test_hard_negatives_sound_like_the_word_and_are_none(taught):
@@ -261,11 +272,12 @@ def test_the_commands_teach_and_judge(clips, tmp_path):
         "0.1",
     ]
     lesson = ("train", "wakeword", "--word", "tick", "--data", str(clips), "-o", str(tmp_path / "tick"), *options)
-    done = penstock(*lesson, "--false-alarms", "99", "--json", "--plot", str(tmp_path / "det.png"))
+    done = penstock(*lesson, "--false-alarms", "99", "--missed", "0.3", "--json", "--plot", str(tmp_path / "det.png"))
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["classes"] == ["background", "tick", "hiss", "hum", "tock"]
     assert said["reached"] == [1.0]
+    assert said["miss_bound"] >= said["misses"] / said["spoken"]
     assert (tmp_path / "det.png").stat().st_size > 10_000
     short = ("--data", str(clips), "--hours", "0.1", "--repeats", "1", "--json")
     judged = penstock("judge", str(tmp_path / "tick"), *short)

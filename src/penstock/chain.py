@@ -92,7 +92,7 @@ class Chain:
 
     def ask(self, sample: np.ndarray) -> Verdict:
         """Classify a single sample: what `predict` does, without a batch, as a device has one at a time."""
-        values = sample[None]
+        values = np.asarray(sample)[None]
         check_input(values, self.manifest.stages[0].takes)
         return self._run(values)
 

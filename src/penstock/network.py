@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.errors import CutError, LabelError, ShapeError
-from penstock.layers import GatedCompression
+from penstock.layers import ClassGate, GatedCompression
 from penstock.mode import mode
 
 
@@ -134,6 +134,11 @@ class GatedNetwork(nn.Module):
             if wrong:
                 raise LabelError(
                     f"positives {wrong} are no classes of this network; its classes are 0 … {plan.classes - 1}."
+                )
+            if isinstance(layer.gate, ClassGate) and layer.gate.background != background:
+                raise LabelError(
+                    f"a gate that learns classes was made for background = {layer.gate.background}, and the network "
+                    f"has {background}: make both for the same."
                 )
         gates = [layer.gate for layer in layers if layer.gate is not None]
         every = torch.arange(plan.classes)

@@ -41,7 +41,8 @@ class Objective:
         xi: the weight of the penalty γ, the sum of squares of the network's weights.
         p: the transmission cost is L_p; 2 in the paper.
         class_counts: how many samples of each class there are. Given, rare classes weigh more in the prediction loss,
-            and the rarer of positives and negatives weighs more in each gate's loss; on balanced data nothing changes.
+            and the rarer of positives and negatives weighs more in each gate's loss (in that of a `ClassGate` rare
+            classes do, too); on balanced data nothing changes.
     """
 
     alpha: float | Sequence[float] = 0.5
@@ -119,7 +120,7 @@ class Objective:
         gate = net.layers[i].gate
         assert gate is not None
         wanted = gate.omega(labels, net.background)
-        passes = gate.pass_logit(logit)
+        passes = gate.pass_logit(logit) if isinstance(gate, ClassGate) else logit
         weight = None
         if self.class_counts is not None:
             classes = torch.arange(len(self.class_counts), device=labels.device)

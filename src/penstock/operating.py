@@ -82,7 +82,7 @@ def choose(points: Sequence[Point], *, per_hour: float, confidence: float | None
 
     Points that miss no more than ``missed`` allows are equally good, and so are those with the fewest misses. The
     middle of the widest range of them is taken, so that a stream that is a little different does not fall off its edge.
-    The fewest misses alone would always be found where the false alarms begin.
+    The fewest misses alone are mostly found where the false alarms begin.
 
     Without ``confidence`` the false alarms counted are taken at their word. As the best of many points is picked, their
     number is then an optimistic guess of what other streams give: claim nothing from the same streams.

@@ -51,7 +51,7 @@ def save(net: GatedNetwork, path: str | Path) -> None:
     """Write the network to one file.
 
     Raises:
-        StorageError: when a gate is of another kind than `Gate`, or the file could not be written.
+        StorageError: when a gate is none that `gate` makes, or the file could not be written.
     """
     _check_gates(net)
     tensors, tied = _tensors(net)
@@ -102,10 +102,12 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
 def _check_gates(net: GatedNetwork) -> None:
     """Refuse what `load` could not build again."""
     for i, layer in enumerate(net.layers):
-        if layer.gate is not None and type(layer.gate) not in (Gate, ClassGate):
+        learns_classes = getattr(layer.halves, "tells_apart", 0)
+        if layer.gate is not None and type(layer.gate) is not (ClassGate if learns_classes else Gate):
             raise StorageError(
-                f"the gate of layer {i} is a {type(layer.gate).__name__}, and a file holds nothing but Gate: it could "
-                "not be loaded. Keep the weights of such a network with torch.save(net.state_dict(), ...)."
+                f"the gate of layer {i} is a {type(layer.gate).__name__}, and a file holds the gates that `gate` "
+                "makes of a layer's halves: it could not be loaded. Keep the weights of such a network with "
+                "torch.save(net.state_dict(), ...)."
             )
 
 

@@ -148,6 +148,8 @@ class Taught:
             "misses": judged.misses,
             "spoken": judged.spoken,
             "false_alarms": judged.false_alarms,
+            "miss_bound": judged.miss_bound(),
+            "false_alarm_bound": judged.false_alarm_bound(),
             "hours": judged.hours,
             "reached": list(self.reached),
         }

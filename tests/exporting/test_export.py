@@ -32,7 +32,10 @@ def middling(net, x):
     """Set thresholds at which some samples pass each gate."""
     with torch.no_grad():
         said = net.eval()(x).gates
-    net.thresholds = [None if logits is None else float(logits.double().quantile(0.3)) for logits in said]
+    net.thresholds = [
+        None if out is None else float(layer.gate.pass_logit(out).double().quantile(0.3))
+        for layer, out in zip(net.layers, said, strict=True)
+    ]
     return net
 
 

@@ -7,6 +7,7 @@ import penstock as ps
 from penstock.errors import LabelError, ObjectiveError
 from penstock.layers import ClassGate
 from penstock.metrics import auc
+from zoo import sequential
 
 OVER = [ps.PerElement(), ps.PerChannel(), ps.PerFeature()]
 
@@ -54,20 +55,36 @@ def test_a_gate_that_learns_classes_passes_by_the_chance_of_those_of_interest(po
     torch.testing.assert_close(gate.pass_logit(out).sigmoid(), chance)
 
 
-@pytest.mark.parametrize("positives", [{0, 1, 2}, {7}])
-def test_a_gate_that_learns_classes_has_some_on_either_side(positives):
-    with pytest.raises(LabelError, match=r"has nothing to tell apart: of 3 classes some are of interest to it"):
-        ClassGate((6,), classes=3, positives=positives)
+@pytest.mark.parametrize("choices", [{"positives": {0, 1, 2}}, {"positives": {7}}, {"background": 7}])
+def test_a_gate_that_learns_classes_has_some_on_either_side(choices):
+    with pytest.raises(LabelError, match=r"nothing to tell apart: of the classes 0 … 2 some are of interest to it"):
+        ClassGate((6,), classes=3, **choices)
 
 
 @pytest.mark.parametrize("weight", [-0.3, float("inf"), float("nan")])
 def test_the_weight_of_classes_is_a_weight(weight):
-    with pytest.raises(ObjectiveError, match=r"tells_apart = .* is not possible: it is a weight, 0 or more"):
+    with pytest.raises(ObjectiveError, match=r"tells_apart = .* is not possible: it is a weight, above 0"):
         ps.GatedCompression((4,), ps.GateOnly(tells_apart=weight), classes=3)
 
 
+def test_a_gate_that_learns_classes_knows_them_and_the_background():
+    with pytest.raises(LabelError, match=r"must know how many there are: give classes"):
+        ps.GatedCompression((4,), ps.Both(tells_apart=0.3))
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, halves=ps.Both(tells_apart=0.3), background=2)
+    assert net.layers[0].gate.outside.tolist() == [2]
+    with pytest.raises(LabelError, match=r"was made for background = 2, and the network has 0: make both for the same"):
+        ps.GatedNetwork(net.stages, net.layers, net.plan, net.origin)
+
+
+def test_a_shrunk_gate_is_in_the_same_mode():
+    gate = ps.Gate((5,)).eval()
+    assert not any(part.training for part in gate.shrink(torch.tensor([1, 3])).modules())
+
+
 def test_gate_logits_are_float32_whatever_came():
-    assert ps.Gate((6,)).bfloat16()(torch.randn(3, 6).bfloat16()).dtype == torch.float32
+    for gate in (ps.Gate((6,)), ClassGate((6,), classes=3)):
+        said = gate.bfloat16()(torch.randn(3, 6).bfloat16())
+        assert said.dtype == gate.pass_logit(said).dtype == torch.float32
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from penstock.data.batches import Data, batches
-from penstock.layers import ClassGate, GateOnly
+from penstock.layers import Gate, GateOnly, Granularity, PerElement
 from penstock.mode import mode
 from penstock.network import GatedNetwork
 from penstock.objective import Objective
@@ -42,13 +42,36 @@ def branchynet(
     return net
 
 
-class Exit(ClassGate):
-    """A side branch: the small head of a gate that learns classes. What passes is what it is not sure of."""
+class Exit(Gate):
+    """A side branch: the gate's small head, with an output for each class.
+
+    Shapes:
+        x: (batch, *feature) -> class logits: (batch, classes).
+    """
+
+    def __init__(
+        self,
+        feature: tuple[int, ...],
+        over: Granularity = PerElement(),
+        *,
+        classes: int,
+        background: int = 0,
+        width: int = 16,
+    ):
+        super().__init__(feature, over, width=width)
+        self.background = background
+        self.score = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        return self.score(self.hidden(x, kept)).float()  # type: ignore[no-any-return]
 
     def pass_logit(self, out: Tensor) -> Tensor:
         sure = relative_entropy(out)
         score = torch.where(out.argmax(1) == self.background, sure, torch.ones_like(sure))
         return score.clamp(SURE, 1 - SURE).logit()
+
+    def macs(self, kept: int) -> int:
+        return (kept + self.score.out_features) * self.width
 
 
 def relative_entropy(logits: Tensor) -> Tensor:

@@ -80,6 +80,7 @@ def train(
             "for inputs of one size.",
         ),
     ] = False,
+    gate_width: Annotated[int, typer.Option(help="Hidden units of a gate.", min=1)] = 16,
     tells_apart: Annotated[
         float,
         typer.Option(
@@ -131,7 +132,7 @@ def train(
         network,
         example,
         after or places_of(at),
-        halves=_halves(halves, one_of("--over", over, GRANULARITIES)(), masks, reads_all, tells_apart),
+        halves=_halves(halves, one_of("--over", over, GRANULARITIES)(), masks, reads_all, gate_width, tells_apart),
     )
     objective = Objective(
         alpha=alpha, beta=beta, p=p, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
@@ -261,9 +262,11 @@ def export(
     show(as_json, exported.to_json(), *export_tables(exported), line(f"Written: {out}"))
 
 
-def _halves(kind: str, over: Granularity, masks: str, reads_all: bool, tells_apart: float) -> Halves:
+def _halves(kind: str, over: Granularity, masks: str, reads_all: bool, gate_width: int, tells_apart: float) -> Halves:
     made = one_of("--halves", kind, HALVES)
+    if made is CompressionOnly and tells_apart:
+        raise typer.BadParameter("--tells-apart is for gates, and --halves compression has none.")
     options = {} if made is GateOnly else {"binarised": one_of("--masks", masks, BINARISATIONS)()}
     options |= {"reads_all": reads_all} if made is Both else {}
-    options |= {} if made is CompressionOnly else {"tells_apart": tells_apart}
+    options |= {} if made is CompressionOnly else {"width": gate_width, "tells_apart": tells_apart}
     return made(over, **options)  # type: ignore[no-any-return]

@@ -51,7 +51,11 @@ def wakeword(
         float, typer.Option(help="That no more of them come in such streams. 0 claims nothing, and takes few hours.")
     ] = 0.95,
     missed: Annotated[
-        float, typer.Option(help="The share of words that may be missed; the threshold lies between what both allow.")
+        float,
+        typer.Option(
+            help="The share of words that may be missed. The threshold lies midway between what both allow; where no "
+            "threshold keeps both, the fewest are missed."
+        ),
     ] = 0.05,
     hours: Annotated[
         float, typer.Option(help="Of streams with held-out clips that it is chosen on. More allow a lower threshold.")
@@ -102,15 +106,17 @@ def wakeword(
         progress=not as_json,
         say=(lambda text: None) if as_json else (lambda text: console.print(f"[dim]{_clock(began)}[/] {text}")),
     )
-    exported = taught.export(out)
+    exported, judged = taught.export(out), taught.chosen.judgement
     if plot is not None:
         det_plot({word: taught.points}, plot, chosen={word: taught.chosen}, per_hour=false_alarms)
     show(
         as_json,
         {**taught.to_json(), "id": exported.bundle.manifest.id, "seconds": round(time.perf_counter() - began, 1)},
-        listening_table({word: taught.chosen.judgement}, title="On streams with held-out clips"),
-        f"With 95 % confidence at most {taught.chosen.judgement.false_alarm_bound():.2g} false alarms an hour in such "
-        f"streams; to claim {false_alarms:g} takes {hours_needed(false_alarms):.1f} h without any.",
+        listening_table({word: judged}, title="On streams with held-out clips"),
+        f"With 95 % confidence at most {judged.false_alarm_bound():.2g} false alarms an hour in such streams; to claim "
+        f"{false_alarms:g} takes {hours_needed(false_alarms):.1f} h without any.",
+        f"With 95 % confidence at most {judged.miss_bound():.1%} of the words are missed in them"
+        + (f"; no threshold keeps {missed:.1%} beside so few false alarms." if judged.miss_bound() > missed else "."),
         *(f"{share:.1%} of the windows reach stage {i}" for i, share in enumerate(taught.reached, start=1)),
         line(f"Written: {out}, taught in {_clock(began)}. Try: penstock listen {out} recording.wav"),
     )

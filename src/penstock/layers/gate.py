@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
-from math import prod
+from math import inf, prod
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from penstock.errors import LabelError
+from penstock.errors import LabelError, ObjectiveError
 from penstock.layers.compression import Granularity, PerElement
 
 
@@ -85,12 +85,9 @@ class Gate(nn.Module):
 
     def shrink(self, kept: Tensor) -> Gate:
         """Return the gate for packed features, with the parameters of the kept dimensions only."""
-        small = copy.deepcopy(self)
-        small.squeeze = nn.utils.skip_init(nn.Linear, len(kept), self.width).to(self.squeeze.weight)
-        small.squeeze.load_state_dict(
-            {"weight": self.squeeze.weight.detach().index_select(1, kept), "bias": self.squeeze.bias}
-        )
-        return small
+        few = nn.utils.skip_init(nn.Linear, len(kept), self.width).to(self.squeeze.weight)
+        few.load_state_dict({"weight": self.squeeze.weight.detach().index_select(1, kept), "bias": self.squeeze.bias})
+        return copy.deepcopy(self, {id(self.squeeze): few}).train(self.training)  # few stands in for all of them
 
     def macs(self, kept: int) -> int:
         """Return the multiply-accumulates of one decision when ``kept`` dimensions are read."""
@@ -131,13 +128,15 @@ class ClassGate(Gate):
         positives: Collection[int] | None = None,
     ):
         super().__init__(feature, over, width=width, positives=positives)
+        if not 0 < tells_apart < inf:
+            raise ObjectiveError(f"tells_apart = {tells_apart:g} is not possible: it is a weight, above 0.")
         self.background, self.tells_apart = background, tells_apart
         self.score = nn.Linear(width, classes)
         wanted = self.omega(torch.arange(classes), background)
         if wanted.all() or not wanted.any():
             raise LabelError(
-                f"a gate with positives {self.positives} has nothing to tell apart: of {classes} classes some are of "
-                "interest to it, and some are not."
+                f"positives {self.positives} with background = {background} leave a gate nothing to tell apart: of the "
+                f"classes 0 … {classes - 1} some are of interest to it, and some are not."
             )
         self.register_buffer("inside", wanted.nonzero().flatten(), persistent=False)
         self.register_buffer("outside", (~wanted).nonzero().flatten(), persistent=False)
@@ -151,3 +150,6 @@ class ClassGate(Gate):
 
     def macs(self, kept: int) -> int:
         return (kept + self.score.out_features) * self.width
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, tells_apart={self.tells_apart:g}"

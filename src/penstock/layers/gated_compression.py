@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from math import inf, prod
+from math import prod
 from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from penstock.errors import ObjectiveError
+from penstock.errors import LabelError
 from penstock.layers.binarisation import Binarisation, Thresholded
 from penstock.layers.compression import Compression, Granularity, PerElement
 from penstock.layers.gate import ClassGate, Gate
@@ -27,7 +27,7 @@ class Both:
         reads_all: the gate reads every value that flows on, rather than one for each dimension of the mask: under a
             mask of channels, all places and not their mean. Features must then keep their size.
         tells_apart: 0 for the paper's gate; above it, the weight with which the gate also learns which class it sees
-            (`ClassGate`). Where classes are many and alike, the network behind it is the better for it.
+            (`ClassGate`). Where classes are alike, the network behind it can be the better for it.
     """
 
     over: Granularity = PerElement()
@@ -96,11 +96,8 @@ class GatedCompression(nn.Module):
         read = PerElement() if self._reads_all else halves.over
         if not halves.tells_apart:
             return Gate(self.feature, read, width=halves.width, positives=positives)
-        if not 0 < halves.tells_apart < inf or classes is None:
-            raise ObjectiveError(
-                f"tells_apart = {halves.tells_apart:g} with classes = {classes} is not possible: it is a weight, 0 or "
-                "more, and a gate that learns classes must know how many there are."
-            )
+        if classes is None:
+            raise LabelError("a gate that learns classes (tells_apart) must know how many there are: give classes.")
         return ClassGate(
             self.feature,
             read,
