@@ -136,8 +136,8 @@ def _how(heard: dict[str, Any]) -> str:
         for name, said in heard["taught"].items()
     ]
     points += [
-        "A threshold lies midway between what half a false alarm an hour and 5 % of words missed allow there, each by its "
-        "exact bound at 95 %.",
+        "A threshold lies midway between what half a false alarm an hour and 5 % of words missed allow there, each by "
+        "its exact bound at 95 %.",
         "Gates are calibrated on validation voices; hard negatives come from streams of training voices.",
         "Streams: scenes of silence, of noise, and of speech in noise that lies 5 to 30 dB below each word, all drawn "
         "from a seed (`penstock.data.composed`). The words of a scene are brought to one loudness.",
