@@ -88,6 +88,7 @@ def test_the_whole_way(home, typed):
     assert "MACs before" in typed("cuts", "mine:network", "--shape", "6").out
     train = ("train", *mine, "--at", "0.3,0.7", "--beta", "0.05", "--epochs", "6", "--batch-size", "64", "--balance")
     train += ("--masks", "drawn", "--p", "1", "--tells-apart", "0.3", "--gate-width", "24")
+    train += ("--positives", "left,right", "--positives", "1,2")
     made = json.loads(penstock(home, *train, "--folder", "run", "--out", "net.safetensors", "--json").stdout)
     assert len(made["epochs"]) == 6
     promise = penstock(home, "calibrate", "net.safetensors", *mine, "--max-positive-loss", "0.03", "--json")
@@ -161,6 +162,19 @@ def _deployed(home, typed, mine, evaluation):
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--halves", "none"),
             "--halves none is not known; known are both, gate, compression",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--positives", "left,up"),
+            "--positives left,up is not understood: give numbers of classes with commas between them, such as 1,3, or "
+            "names among none, left, right",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--positives", "1", "--positives", "2"),
+            "positives for 2 gates came, and there are 1",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--background", "3"),
+            "background = 3 is no class of this network; its classes are 0 … 2",
         ),
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--tells-apart", "-1"),

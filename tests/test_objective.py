@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -67,6 +68,13 @@ def test_a_gate_that_learns_classes_by_hand(counts):
 
 def test_a_number_for_alpha_is_shared_and_for_beta_repeated(net):
     assert ps.Objective(alpha=0.5, beta=0.4).weights(net) == ([0.25, 0.25], [0.4, 0.4])
+
+
+def test_values_of_numpy_and_torch_are_values_too(net):
+    for kind in (np.array, torch.tensor):
+        objective = ps.Objective(alpha=kind([0.25, 0.25]), beta=kind(0.5), class_counts=kind([4, 3, 2, 1]))
+        assert objective == ps.Objective(alpha=[0.25, 0.25], beta=0.5, class_counts=[4, 3, 2, 1])
+        objective(net, net(torch.randn(8, 6)), torch.randint(0, 4, (8,))).total.backward()
 
 
 def test_a_missing_half_has_no_weight():

@@ -52,6 +52,9 @@ class Objective:
     class_counts: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("alpha", "beta", "class_counts"):
+            if hasattr(value := getattr(self, name), "tolist"):  # of numpy, or of torch
+                object.__setattr__(self, name, value.tolist())
         alphas = self.alpha if isinstance(self.alpha, Sequence) else [self.alpha]
         betas = self.beta if isinstance(self.beta, Sequence) else [self.beta]
         if any(not a >= 0 for a in alphas):

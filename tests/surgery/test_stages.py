@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -53,6 +54,18 @@ def test_bad_lists():
         ps.gate([nn.Linear(6, 5), nn.Linear(4, 3)], torch.zeros(1, 6))
     with pytest.raises(ShapeError, match=r"stage 1 returns tuple; a stage returns one tensor"):
         ps.gate([nn.GRU(6, 5, batch_first=True), nn.Linear(5, 3)], torch.zeros(1, 4, 6))
+
+
+def test_values_of_numpy_and_torch_are_values_too():
+    x = torch.zeros(2, 6)
+    for at in (np.float32(0.5), np.float64(0.5), np.int64(1), np.array([0.5]), [np.float32(0.5)]):
+        assert ps.gate(sequential(), x, at=at).plan.at == ps.gate(sequential(), x, at=0.5).plan.at
+    for positives in ({np.int64(1), np.int64(2)}, np.array([1, 2]), torch.tensor([1, 2]), [np.array([1, 2])]):
+        assert ps.gate(sequential(), x, at=0.5, positives=positives).layers[0].gate.positives == (1, 2)
+    with pytest.raises(LabelError, match="a gate with no positives would stop everything"):
+        ps.gate(sequential(), x, at=0.5, positives=np.array([], int))
+    with pytest.raises(CutError, match=r"1\)? is neither a depth like 0.4 nor a module's name"):
+        ps.gate(sequential(), x, at=np.array([1, 2]))
 
 
 def test_one_value_for_all_or_one_for_each():

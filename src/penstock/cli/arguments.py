@@ -9,7 +9,7 @@ import importlib
 import inspect
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -131,6 +131,26 @@ def places_of(text: str) -> int | list[float | str]:
         raise DataError(
             f"--at {text} is not understood: give depths such as 0.4 or 0.2,0.4, or a count such as 3. A module is "
             "named with --after."
+        ) from error
+
+
+def labels_of(texts: Sequence[str], names: Sequence[str] | None) -> list[list[int]]:
+    """Return the labels that texts like "1,3" or "yes,no" list.
+
+    >>> labels_of(["1,2", "yes"], ["none", "no", "yes"])
+    [[1, 2], [2]]
+    """
+    numbers = {name: label for label, name in enumerate(names or ())}
+    try:
+        return [
+            [numbers[part] if part in numbers else int(part) for part in map(str.strip, text.split(","))]
+            for text in texts
+        ]
+    except ValueError as error:
+        known = f"or names among {', '.join(numbers)}" if numbers else "(the data has no class_names)"
+        raise DataError(
+            f"--positives {' --positives '.join(texts)} is not understood: give numbers of classes with commas between "
+            f"them, such as 1,3, {known}."
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 
 from penstock import calibration, evaluation, storage, surgery
-from penstock.cli.arguments import data_of, example_of, model_of, one_of, part_of, places_of
+from penstock.cli.arguments import data_of, example_of, labels_of, model_of, one_of, part_of, places_of
 from penstock.cli.show import AsJson, line, show
 from penstock.data.batches import batches, class_counts
 from penstock.errors import StorageError
@@ -62,6 +63,15 @@ def train(
     after: Annotated[
         list[str] | None, typer.Option(help="A module's name, instead of --at; may be repeated.", show_default=False)
     ] = None,
+    positives: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The classes that gates let pass, by number or by name, such as 1,3; repeated, one for each gate. "
+            "Default: all but the background.",
+            show_default=False,
+        ),
+    ] = None,
+    background: Annotated[int, typer.Option(help="The class of what is of no interest.", min=0)] = 0,
     halves: Annotated[
         str, typer.Option(help="What a layer has: both; gate, which only stops; compression, which only thins.")
     ] = "both",
@@ -133,6 +143,8 @@ def train(
         example,
         after or places_of(at),
         halves=_halves(halves, one_of("--over", over, GRANULARITIES)(), masks, reads_all, gate_width, tells_apart),
+        positives=_interests(positives, sets.get("class_names")),
+        background=background,
     )
     objective = Objective(
         alpha=alpha, beta=beta, p=p, class_counts=class_counts(sets["train"], net.plan.classes) if balance else None
@@ -260,6 +272,14 @@ def export(
         progress=not as_json,
     )
     show(as_json, exported.to_json(), *export_tables(exported), line(f"Written: {out}"))
+
+
+def _interests(positives: list[str] | None, names: Sequence[str] | None) -> list[int] | list[list[int]] | None:
+    """Return Ω as `gate` takes it: one for all gates, or one for each."""
+    if not positives:
+        return None
+    labels = labels_of(positives, names)
+    return labels[0] if len(labels) == 1 else labels
 
 
 def _halves(kind: str, over: Granularity, masks: str, reads_all: bool, gate_width: int, tells_apart: float) -> Halves:

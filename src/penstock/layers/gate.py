@@ -44,7 +44,7 @@ class Gate(nn.Module):
         positives: Collection[int] | None = None,
     ):
         super().__init__()
-        if positives is not None and not positives:
+        if positives is not None and not len(positives):
             raise LabelError(
                 "a gate with no positives would stop everything: name at least one label, or None for all but "
                 "background."

@@ -10,6 +10,7 @@ import difflib
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -161,17 +162,15 @@ def survey(model: nn.Module, example: Tensor) -> Survey:
 def _wanted(at: Any) -> list[float | str]:
     if isinstance(at, bool) or at is None:
         raise CutError(f"at={at} says nothing: give a depth (0.4), a count (3), a module's name, or a list of those.")
-    if isinstance(at, int):
+    if isinstance(at, Integral):
         if at < 0:
             raise CutError(f"at={at} is not possible: a count of gates is 0 or more.")
-        return [(i + 1) / (at + 1) for i in range(at)]
-    if isinstance(at, (float, str)):
-        return [at]
-    wanted = list(at)
+        return [(i + 1) / (int(at) + 1) for i in range(int(at))]
+    wanted = [at] if isinstance(at, (Real, str)) else list(at)
     for one in wanted:
-        if isinstance(one, bool) or not isinstance(one, (float, str)):
+        if isinstance(one, Integral) or not isinstance(one, (Real, str)):  # True is one, too
             raise CutError(f"at={wanted!r} is not possible: {one!r} is neither a depth like 0.4 nor a module's name.")
-    return wanted
+    return [one if isinstance(one, str) else float(one) for one in wanted]
 
 
 def _places(traced: Trace, measured: Measured) -> tuple[Place, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
+from numbers import Integral
 
 from torch import Tensor, nn
 
@@ -112,7 +113,9 @@ def _checked_stages(stages: Sequence[nn.Module]) -> list[nn.Module]:
 def _positives(positives: Positives, gates: int) -> list[Collection[int] | None]:
     if positives is None:
         return [None] * gates
-    if all(isinstance(one, int) for one in positives):
+    if isinstance(positives, Tensor):  # its elements are no numbers
+        positives = positives.tolist()
+    if all(isinstance(one, Integral) for one in positives):
         return [positives] * gates  # type: ignore[list-item]
     if len(positives) != gates:
         raise LabelError(
