@@ -177,6 +177,10 @@ def _deployed(home, typed, mine, evaluation):
             "background = 3 is no class of this network; its classes are 0 … 2",
         ),
         (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--halves", "compression", "--tells-apart=1"),
+            "--tells-apart is for gates, and --halves compression has none: leave one of them out",
+        ),
+        (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--tells-apart", "-1"),
             "tells_apart = -1 is not possible: it is a weight, above 0",
         ),

@@ -104,12 +104,18 @@ def choose(points: Sequence[Point], *, per_hour: float, confidence: float | None
     ordered = _by_falling_threshold(points)
     allowed = _allowed(ordered, per_hour, confidence)
     fewest = min(ordered[place].judgement.misses for place in allowed)
-    best = [place for place in allowed if _misses_few(ordered[place].judgement, missed, fewest, confidence)]
+    judged = {place: ordered[place].judgement for place in allowed}
+    best = [i for i, one in judged.items() if one.misses == fewest or misses_few(one, missed, confidence)]
     runs = itertools.groupby(enumerate(best), key=lambda item: item[1] - item[0])  # neighbours stay together
     ranges = [[ordered[place] for _, place in run] for _, run in runs]
     widest = max(ranges, key=lambda range_: range_[0].threshold - range_[-1].threshold)  # the higher of equals
     middle = (widest[0].threshold + widest[-1].threshold) / 2
     return min(widest, key=lambda point: abs(point.threshold - middle))
+
+
+def misses_few(judged: Judgement, missed: float, confidence: float | None = None) -> bool:
+    """Say whether at most this share of the words is missed: by the exact bound, or without confidence as counted."""
+    return (judged.miss_rate if confidence is None else judged.miss_bound(confidence)) <= missed
 
 
 def miss_rate_at(points: Sequence[Point], per_hour: float) -> float:
@@ -139,11 +145,6 @@ def _allowed(ordered: Sequence[Point], per_hour: float, confidence: float | None
     if not allowed:
         _refuse(ordered, per_hour, confidence)
     return allowed
-
-
-def _misses_few(judged: Judgement, missed: float, fewest: int, confidence: float | None) -> bool:
-    share = judged.miss_rate if confidence is None else judged.miss_bound(confidence)
-    return judged.misses == fewest or share <= missed
 
 
 def _refuse(ordered: Sequence[Point], per_hour: float, confidence: float | None) -> NoReturn:

@@ -15,7 +15,7 @@ from penstock import calibration, evaluation, storage, surgery
 from penstock.cli.arguments import data_of, example_of, labels_of, model_of, one_of, part_of, places_of
 from penstock.cli.show import AsJson, line, show
 from penstock.data.batches import batches, class_counts
-from penstock.errors import StorageError
+from penstock.errors import DataError, StorageError
 from penstock.layers import (
     Both,
     CompressionOnly,
@@ -285,7 +285,7 @@ def _interests(positives: list[str] | None, names: Sequence[str] | None) -> list
 def _halves(kind: str, over: Granularity, masks: str, reads_all: bool, gate_width: int, tells_apart: float) -> Halves:
     made = one_of("--halves", kind, HALVES)
     if made is CompressionOnly and tells_apart:
-        raise typer.BadParameter("--tells-apart is for gates, and --halves compression has none.")
+        raise DataError("--tells-apart is for gates, and --halves compression has none: leave one of them out.")
     options = {} if made is GateOnly else {"binarised": one_of("--masks", masks, BINARISATIONS)()}
     options |= {"reads_all": reads_all} if made is Both else {}
     options |= {} if made is CompressionOnly else {"width": gate_width, "tells_apart": tells_apart}

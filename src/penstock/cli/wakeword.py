@@ -78,6 +78,7 @@ def wakeword(
     """
     from penstock.data.material import material
     from penstock.judging import hours_needed
+    from penstock.operating import misses_few
     from penstock.report.listening import det_plot, listening_table
     from penstock.wakeword import Lesson, teach
 
@@ -107,6 +108,7 @@ def wakeword(
         say=(lambda text: None) if as_json else (lambda text: console.print(f"[dim]{_clock(began)}[/] {text}")),
     )
     exported, judged = taught.export(out), taught.chosen.judgement
+    few = misses_few(judged, missed, confidence or None)
     if plot is not None:
         det_plot({word: taught.points}, plot, chosen={word: taught.chosen}, per_hour=false_alarms)
     show(
@@ -116,7 +118,9 @@ def wakeword(
         f"With 95 % confidence at most {judged.false_alarm_bound():.2g} false alarms an hour in such streams; to claim "
         f"{false_alarms:g} takes {hours_needed(false_alarms):.1f} h without any.",
         f"With 95 % confidence at most {judged.miss_bound():.1%} of the words are missed in them"
-        + (f"; no threshold keeps {missed:.1%} beside so few false alarms." if judged.miss_bound() > missed else "."),
+        + (
+            "." if few else f"; no threshold keeps {missed:.1%} beside so few false alarms, and this one misses fewest."
+        ),
         *(f"{share:.1%} of the windows reach stage {i}" for i, share in enumerate(taught.reached, start=1)),
         line(f"Written: {out}, taught in {_clock(began)}. Try: penstock listen {out} recording.wav"),
     )
