@@ -45,10 +45,10 @@ cifar10: .venv/train
 	$(BIN)/penstock data fetch cifar10
 
 reproduce: .venv/dev
-	$(BIN)/penstock reproduce all $(if $(speech),--data speech-commands=$(speech))
+	$(BIN)/python -m reproduction run all $(if $(speech),--data speech-commands=$(speech))
 
 results: .venv/dev
-	$(BIN)/penstock results
+	$(BIN)/python -m reproduction results
 
 listening: .venv/dev
 	$(BIN)/python -m benchmarks.listening $(speech)

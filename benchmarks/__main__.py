@@ -20,8 +20,8 @@ import torch
 from rich.console import Console
 
 from benchmarks import fashion, islands, speed, surgery
-from penstock.files import write_atomically
-from penstock.report.tables import table_of
+from penstock.evaluation.tables import table_of
+from penstock.runtime.files import write_atomically
 
 LATEST = Path(__file__).parent / "latest.json"
 PARTS: dict[str, Callable[[], list[Any]]] = {

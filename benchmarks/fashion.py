@@ -12,9 +12,9 @@ import torch
 
 import penstock as ps
 from benchmarks.figures import Figure
-from penstock.data.fashion_mnist import fashion_mnist
-from penstock.data.splits import Splits
+from penstock.datasets.splits import Splits
 from penstock.models.resnet import resnet8
+from reproduction.datasets.fashion_mnist import fashion_mnist
 
 EPOCHS = 6
 BATCH = 128

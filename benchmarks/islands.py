@@ -27,17 +27,27 @@ from torch import nn
 
 import penstock as ps
 from benchmarks.figures import Figure
-from penstock.bundle import Bundle
-from penstock.chain import Chain, engines_of
 from penstock.errors import BundleError
-from penstock.exporting import Int8
-from penstock.island import Island
-from penstock.links.grpc import Listener, dialler
+from penstock.evaluation.timing import best_seconds
+from penstock.export import Int8
 from penstock.models.resnet import resnet8
-from penstock.sender import Backoff
-from penstock.source import Source
-from penstock.timing import best_seconds
-from penstock.wire import MOST_SEQUENCE, Answer, Coding, Dropped, Frame, Hello, Refused, decode_down, encode
+from penstock.runtime.bundle.bundle import Bundle
+from penstock.runtime.islands.client import Source
+from penstock.runtime.islands.island import Island
+from penstock.runtime.islands.links.grpc import Listener, dialler
+from penstock.runtime.islands.protocol import (
+    MOST_SEQUENCE,
+    Answer,
+    Coding,
+    Dropped,
+    Frame,
+    Hello,
+    Refused,
+    decode_down,
+    encode,
+)
+from penstock.runtime.islands.uplink import Backoff
+from penstock.runtime.pipeline import Chain, engines_of
 
 BOMB = zlib.compress(bytes(10_000_000), 9)
 MAIN = "from penstock.cli import main; main()"
@@ -67,7 +77,7 @@ def network(at: Any, *, kept: float = 0.03, samples: int = 256) -> tuple[ps.Gate
 def exported(net: ps.GatedNetwork, x: torch.Tensor, **options: Any) -> Iterator[tuple[Path, Any]]:
     """Export a network into a folder for a while."""
     with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder), ps.export(net, x[:16], folder, **options)
+        yield Path(folder), ps.export_bundle(net, x[:16], folder, **options)
 
 
 def chain() -> list[Figure]:

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figures import Figure
-from penstock.audition import Audition, Examination, examine
-from penstock.bundle import Bundle
-from penstock.data.material import material
-from penstock.files import write_atomically
-from penstock.listener import hearing_of
-from penstock.listening.decision import smooth
-from penstock.operating import miss_rate_at
+from penstock.runtime.bundle.bundle import Bundle
+from penstock.runtime.files import write_atomically
+from penstock.runtime.streaming.detector import smooth
+from penstock.runtime.streaming.listener import hearing_of
+from penstock.wakeword.benchmark import Audition, Examination, examine
+from penstock.wakeword.clips import material
+from penstock.wakeword.thresholds import miss_rate_at
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "listening.json"

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.listening import HEARD, RESULTS, ROOT
-from penstock.judging import Judgement, Spoken, hours_needed
-from penstock.operating import Point
-from penstock.report.listening import det_plot, rate, trace_plot
-from penstock.report.tables import percent
+from penstock.evaluation.tables import percent
+from penstock.wakeword.metrics import Judgement, Spoken, hours_needed
+from penstock.wakeword.report import det_plot, rate, trace_plot
+from penstock.wakeword.thresholds import Point
 
 PAGE = ROOT / "docs" / "listening.md"
 PICTURES = ROOT / "docs" / "listening"
@@ -140,7 +140,7 @@ def _how(heard: dict[str, Any]) -> str:
         "its exact bound at 95 %.",
         "Gates are calibrated on validation voices; hard negatives come from streams of training voices.",
         "Streams: scenes of silence, of noise, and of speech in noise that lies 5 to 30 dB below each word, all drawn "
-        "from a seed (`penstock.data.composed`). The words of a scene are brought to one loudness.",
+        "from a seed (`penstock.wakeword.streams`). The words of a scene are brought to one loudness.",
         "Two earlier streams of the same test voices, from other seeds, were heard before the lesson and the rule that "
         "chooses thresholds had their present form; the voices are new to the networks, but not to us "
         "(docs/decisions/0016-listening.md).",

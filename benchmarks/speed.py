@@ -6,9 +6,9 @@ import torch
 
 import penstock as ps
 from benchmarks.figures import Figure
-from penstock.cost import gated_cost
+from penstock.evaluation.cost import gated_cost
+from penstock.evaluation.timing import best_seconds
 from penstock.models.resnet import resnet8
-from penstock.timing import best_seconds
 
 BATCH = 256
 ROUNDS = 12

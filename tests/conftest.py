@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).parent))  # for `zoo` and `timm_models`
+sys.path.insert(0, str(Path(__file__).parent))  # for `helpers`
 
 import pytest
 import torch

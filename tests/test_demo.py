@@ -6,13 +6,13 @@ import json
 import pytest
 
 from penstock import demo
-from penstock.report.tables import render
+from penstock.evaluation.tables import render
 
 pytestmark = [
     pytest.mark.skipif(
         importlib.util.find_spec("seglearn") is None, reason="needs the data in seglearn: make .venv/demo"
     ),
-    pytest.mark.filterwarnings("ignore::penstock.training.CollapseWarning"),
+    pytest.mark.filterwarnings("ignore::penstock.training.fit.CollapseWarning"),
 ]
 
 
@@ -39,7 +39,7 @@ def test_it_compares_the_plain_and_the_gated_network(tmp_path, monkeypatch):
 
 
 def test_no_window_is_calibrated_on_and_tested_on_and_none_overlap():
-    from penstock.data.wrist import STEP, WINDOW, wrist
+    from penstock.datasets.wrist import STEP, WINDOW, wrist
 
     data = wrist()
     held_out, test, live = demo._unseen_people(data.validation, data.test)

@@ -20,13 +20,12 @@ from penstock import errors as errors
 from penstock.errors import MissingExtraError, PenstockError
 
 if TYPE_CHECKING:
-    from penstock.bundle import Bundle
-    from penstock.calibration import calibrate
-    from penstock.chain import Chain
-    from penstock.data.batches import class_counts
-    from penstock.evaluation import Evaluation, evaluate
-    from penstock.exporting import Exported, Float32, Int8, export
-    from penstock.layers import (
+    from penstock.datasets.loading import class_counts
+    from penstock.evaluation.calibrate import calibrate
+    from penstock.evaluation.evaluate import Evaluation, evaluate
+    from penstock.export import Exported, Float32, Int8, export_bundle
+    from penstock.gating.checkpoint import load, save
+    from penstock.gating.layers import (
         Both,
         Compression,
         CompressionOnly,
@@ -39,31 +38,32 @@ if TYPE_CHECKING:
         PerFeature,
         Thresholded,
     )
-    from penstock.network import Certificate, GatedNetwork, GatedOutput, Prediction
-    from penstock.objective import Loss, Objective
-    from penstock.recipe import Adam, Machine
-    from penstock.storage import load, save
-    from penstock.surgery.cuts import Cut, cuts
-    from penstock.surgery.gate import gate, ungate
-    from penstock.training import CollapseWarning, GatedTraining, History, fit
+    from penstock.gating.network import Certificate, GatedNetwork, GatedOutput, Prediction
+    from penstock.gating.objective import Loss, Objective
+    from penstock.gating.surgery.cuts import Cut, cuts
+    from penstock.gating.surgery.insert import gate, ungate
+    from penstock.runtime.bundle.bundle import Bundle
+    from penstock.runtime.pipeline import Chain
+    from penstock.training.config import Adam, Machine
+    from penstock.training.fit import CollapseWarning, GatedTraining, History, fit
 
 _ROOMS = {
-    "penstock.calibration": "calibrate",
-    "penstock.data.batches": "class_counts",
-    "penstock.bundle": "Bundle",
-    "penstock.chain": "Chain",
-    "penstock.evaluation": "Evaluation evaluate",
-    "penstock.exporting": "Exported Float32 Int8 export",
-    "penstock.layers": "Both Compression CompressionOnly Drawn Gate GatedCompression GateOnly PerChannel "
+    "penstock.evaluation.calibrate": "calibrate",
+    "penstock.datasets.loading": "class_counts",
+    "penstock.runtime.bundle.bundle": "Bundle",
+    "penstock.runtime.pipeline": "Chain",
+    "penstock.evaluation.evaluate": "Evaluation evaluate",
+    "penstock.export": "Exported Float32 Int8 export_bundle",
+    "penstock.gating.layers": "Both Compression CompressionOnly Drawn Gate GatedCompression GateOnly PerChannel "
     "PerElement PerFeature Thresholded",
-    "penstock.network": "Certificate GatedNetwork GatedOutput Prediction",
-    "penstock.objective": "Loss Objective",
-    "penstock.storage": "load save",
-    "penstock.surgery": "Cut cuts gate ungate",
-    "penstock.recipe": "Adam Machine",
-    "penstock.training": "CollapseWarning GatedTraining History fit",
+    "penstock.gating.network": "Certificate GatedNetwork GatedOutput Prediction",
+    "penstock.gating.objective": "Loss Objective",
+    "penstock.gating.checkpoint": "load save",
+    "penstock.gating.surgery": "Cut cuts gate ungate",
+    "penstock.training.config": "Adam Machine",
+    "penstock.training.fit": "CollapseWarning GatedTraining History fit",
 }
-_EXTRAS = {"penstock.chain": "run", "penstock.exporting": "train,export"}
+_EXTRAS = {"penstock.runtime.pipeline": "run", "penstock.export": "train,export"}
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 # fmt: off
@@ -72,7 +72,7 @@ __all__ = [
     "Drawn", "Evaluation", "Exported", "Float32", "Gate", "GateOnly", "GatedCompression", "GatedNetwork",
     "GatedOutput", "GatedTraining", "History", "Int8", "Loss", "Machine", "Objective", "PenstockError", "PerChannel",
     "PerElement", "PerFeature", "Prediction", "Thresholded", "calibrate", "class_counts", "cuts", "errors", "evaluate",
-    "export", "fit", "gate", "load", "save", "ungate",
+    "export_bundle", "fit", "gate", "load", "save", "ungate",
 ]
 # fmt: on
 

@@ -17,19 +17,19 @@ import torch
 from rich.console import Console, RenderableType
 from torch import Tensor
 
-from penstock.calibration import calibrate
-from penstock.data.splits import Labelled, stream
-from penstock.data.wrist import STEP, WINDOW, Windows, wrist
-from penstock.evaluation import Evaluation, evaluate
-from penstock.files import write_atomically
+from penstock.datasets.splits import Labelled, stream
+from penstock.datasets.wrist import STEP, WINDOW, Windows, wrist
+from penstock.evaluation.calibrate import calibrate
+from penstock.evaluation.evaluate import Evaluation, evaluate
+from penstock.evaluation.tables import count, network_table, percent, table_of
+from penstock.evaluation.timing import best_seconds
+from penstock.gating.checkpoint import save
+from penstock.gating.network import GatedNetwork
+from penstock.gating.objective import Objective
+from penstock.gating.surgery import gate
 from penstock.models.resnet import resnet8_1d
-from penstock.network import GatedNetwork
-from penstock.objective import Objective
-from penstock.report.tables import count, network_table, percent, table_of
-from penstock.storage import save
-from penstock.surgery import gate
-from penstock.timing import best_seconds
-from penstock.training import fit
+from penstock.runtime.files import write_atomically
+from penstock.training.fit import fit
 
 DEPTH = 0.4
 EPOCHS = 10

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for `zoo`
 
-from zoo import export_three_stages
+from helpers.zoo import export_three_stages
 
 if __name__ == "__main__":
     export_three_stages(Path(sys.argv[1]))

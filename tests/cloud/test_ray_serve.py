@@ -19,16 +19,16 @@ import pytest
 
 ray = pytest.importorskip("ray", reason="Ray lives in an environment of its own: make test-cloud")
 
-from penstock.bundle import Bundle
-from penstock.chain import Chain
-from penstock.engines import Elsewhere, OnnxRuntime
-from penstock.engines.ray_serve import RayServe
 from penstock.errors import DeliveryError
-from penstock.links.grpc import dialler
-from penstock.sender import Backoff
-from penstock.serving import Replicas, Serving
-from penstock.source import Source
-from penstock.wire import Answer
+from penstock.runtime.bundle.bundle import Bundle
+from penstock.runtime.engines import Elsewhere, OnnxRuntime
+from penstock.runtime.engines.ray_serve import RayServe
+from penstock.runtime.engines.serving import Replicas, Serving
+from penstock.runtime.islands.client import Source
+from penstock.runtime.islands.links.grpc import dialler
+from penstock.runtime.islands.protocol import Answer
+from penstock.runtime.islands.uplink import Backoff
+from penstock.runtime.pipeline import Chain
 
 SOON = Backoff(0.01, 0.1)
 MAIN = "from penstock.cli import main; main()"

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.network import GatedNetwork
-from penstock.outcomes import cascade, collect
-from zoo import ZOO, build
+from helpers.zoo import ZOO, build
+from penstock.evaluation.outputs import cascade, collect
+from penstock.gating.network import GatedNetwork
 
 EVERY = sorted(ZOO)
 

@@ -6,18 +6,10 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from penstock.errors import ShapeError
-from penstock.models import (
-    BlockNet,
-    ResNeXt,
-    inception8,
-    inception8_1d,
-    resnet8,
-    resnet8_1d,
-    resnext8,
-    resnext8_1d,
-    resnext101_64x4d,
-)
-from penstock.surgery import cuts
+from penstock.gating.surgery import cuts
+from penstock.models import BlockNet, resnet8, resnet8_1d
+from reproduction.models.inception import inception8, inception8_1d
+from reproduction.models.resnext import ResNeXt, resnext8, resnext8_1d, resnext101_64x4d
 
 EIGHT_BLOCKS = [resnet8, resnext8, inception8]
 EIGHT_BLOCKS_1D = [resnet8_1d, resnext8_1d, inception8_1d]

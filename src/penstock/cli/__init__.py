@@ -18,7 +18,7 @@ from penstock.errors import PenstockError
 def main() -> None:
     """Run the command; turn refusals into one line and an exit code."""
     try:
-        from penstock.cli.device import COMMANDS, run_on_device  # here, so that Ctrl-C while it loads is no traceback
+        from penstock.runtime.cli.run import COMMANDS, run_on_device
 
         if sys.argv[1:2] and sys.argv[1] in COMMANDS:
             run_on_device(sys.argv[1:])
@@ -35,7 +35,7 @@ def main() -> None:
 
 def _app(others: Iterable[str]) -> None:
     try:
-        from penstock.cli.app import run_app
+        from penstock.cli.main import run_app
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("penstock"):
             raise

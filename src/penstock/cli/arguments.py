@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from penstock.data.batches import Data
-from penstock.data.wrist import Windows
+from penstock.datasets.loading import Data
+from penstock.datasets.wrist import Windows
 from penstock.errors import DataError
 
 

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.show import AsJson, line, show
-from penstock.data import catalogue
-from penstock.report.tables import table_of
+from penstock.datasets.fetch import catalogue
+from penstock.evaluation.tables import table_of
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -43,14 +43,14 @@ def judge(
 
     Example: `penstock judge marvin/ --against plain/ --data sets/speech_commands`
     """
-    from penstock.audition import examine
-    from penstock.bundle import Bundle
     from penstock.cli.arguments import one_of
-    from penstock.data.material import material
-    from penstock.files import write_atomically
-    from penstock.listener import hearing_of
-    from penstock.operating import Point
-    from penstock.report.listening import det_plot, listening_table, upkeep_table
+    from penstock.runtime.bundle.bundle import Bundle
+    from penstock.runtime.files import write_atomically
+    from penstock.runtime.streaming.listener import hearing_of
+    from penstock.wakeword.benchmark import examine
+    from penstock.wakeword.clips import material
+    from penstock.wakeword.report import det_plot, listening_table, upkeep_table
+    from penstock.wakeword.thresholds import Point
 
     one_of("--part", part, {name: name for name in PARTS})
     if not hours > 0:

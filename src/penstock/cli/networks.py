@@ -11,12 +11,16 @@ import torch
 import typer
 from rich.console import Console
 
-from penstock import calibration, evaluation, storage, surgery
 from penstock.cli.arguments import data_of, example_of, labels_of, model_of, one_of, part_of, places_of
 from penstock.cli.show import AsJson, line, show
-from penstock.data.batches import batches, class_counts
+from penstock.datasets.loading import batches, class_counts
 from penstock.errors import DataError, StorageError
-from penstock.layers import (
+from penstock.evaluation import calibrate as calibration
+from penstock.evaluation import evaluate as evaluation
+from penstock.evaluation.tables import cuts_table, evaluation_tables, export_tables, network_table
+from penstock.gating import checkpoint as storage
+from penstock.gating import surgery
+from penstock.gating.layers import (
     Both,
     CompressionOnly,
     Drawn,
@@ -28,9 +32,8 @@ from penstock.layers import (
     PerFeature,
     Thresholded,
 )
-from penstock.objective import Objective
-from penstock.recipe import Adam
-from penstock.report.tables import cuts_table, evaluation_tables, export_tables, network_table
+from penstock.gating.objective import Objective
+from penstock.training.config import Adam
 
 ModelName = Annotated[str, typer.Option("--model", "-m", help="The network, as package.module:function.")]
 DataName = Annotated[str, typer.Option("--data", "-d", help="The data, as package.module:function.")]
@@ -130,7 +133,7 @@ def train(
 
     Example: `penstock train -m mine:network -d mine:data --at 0.4 --epochs 20 --folder runs/a -o net.safetensors`
     """
-    from penstock.training import fit  # Lightning takes seconds to load, and no other command needs it
+    from penstock.training.fit import fit
 
     if out.is_dir():
         raise StorageError(f"{out} is a folder: give the name of a file for the network.")
@@ -253,8 +256,8 @@ def export(
 
     Example: `penstock export net.safetensors -m mine:network -d mine:data -o bundle/`
     """
-    from penstock.exporting import Float32, Int8
-    from penstock.exporting import export as to_bundle
+    from penstock.export import Float32, Int8
+    from penstock.export import export_bundle as to_bundle
 
     if int8 and half:
         raise typer.BadParameter("--int8 and --half exclude each other: in 8 bits, 8 bits cross.")

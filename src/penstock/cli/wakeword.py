@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from penstock.cli.show import AsJson, line, show
 from penstock.errors import DataError
-from penstock.files import make_folder
+from penstock.runtime.files import make_folder
 
 
 class NetworkByDefault(TyperGroup):
@@ -76,11 +76,11 @@ def wakeword(
 
     Example: `penstock train wakeword --word marvin --data sets/speech_commands -o marvin/`
     """
-    from penstock.data.material import material
-    from penstock.judging import hours_needed
-    from penstock.operating import misses_few
-    from penstock.report.listening import det_plot, listening_table
-    from penstock.wakeword import Lesson, teach
+    from penstock.wakeword.clips import material
+    from penstock.wakeword.metrics import hours_needed
+    from penstock.wakeword.report import det_plot, listening_table
+    from penstock.wakeword.thresholds import misses_few
+    from penstock.wakeword.training import Lesson, teach
 
     lesson = Lesson(
         width=width,

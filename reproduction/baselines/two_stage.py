@@ -1,0 +1,109 @@
+"""Training in two stages: gate and network taught one after the other, with no gradient between them.
+
+The paper's appendix compares joint training with this (section "Manually Two Stages Training"): what stands before the
+cut learns from the gate alone, what stands behind it learns to predict from what it is given, and the two take turns of
+N epochs. With turns of half the epochs it is a plain cascade of two models trained in sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from penstock.datasets.loading import Data
+from penstock.errors import TrainingError
+from penstock.gating.network import GatedNetwork
+from penstock.training.fit import History, fit
+
+
+class StopGradient(nn.Module):
+    """Hand features on, and no gradient back."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.detach()
+
+
+@contextmanager
+def stop_gradients(net: GatedNetwork) -> Iterator[GatedNetwork]:
+    """Stop the gradient behind each layer of ``net`` for a while; it computes what it computed before.
+
+    Save or ungate it afterwards: until then its stages are not those of the network that was cut.
+    """
+    stages = list(net.stages)
+    try:
+        for i, stage in enumerate(stages[1:], start=1):
+            net.stages[i] = nn.Sequential(StopGradient(), stage)
+        yield net
+    finally:
+        for i, stage in enumerate(stages):
+            net.stages[i] = stage
+
+
+def fit_in_two_stages(
+    net: GatedNetwork,
+    train: Data,
+    val: Data | None = None,
+    *,
+    epochs: int,
+    switch_every: int,
+    seed: int = 0,
+    folder: str | Path | None = None,
+    **options: Any,
+) -> list[History]:
+    """Train the gate's side and the prediction's side of ``net`` by turns; return the history of each turn.
+
+    The gate's side begins and the prediction's side ends, each with as many turns.
+
+    Args:
+        epochs: of all turns together.
+        switch_every: the epochs of a turn.
+        seed: gives each turn a seed of its own, and so an order of its own.
+        folder: has a folder for each turn. A training that was broken goes on in the turn that was.
+        options: as of `fit`. Each turn has an optimizer of its own.
+
+    Raises:
+        TrainingError: when the epochs do not make an even number of turns.
+    """
+    turns = _turns(epochs, switch_every)
+    sides = cycle([[net.stages[0], *net.layers], list(net.stages[1:])])
+    histories = []
+    with stop_gradients(net):
+        for turn in range(turns):
+            where = None if folder is None else Path(folder) / f"turn-{turn}"
+            own = hash((seed, turn)) % 2**31
+            with _only(net, next(sides)):
+                histories.append(fit(net, train, val, epochs=switch_every, seed=own, folder=where, **options))
+    return histories
+
+
+def _turns(epochs: int, switch_every: int) -> int:
+    """Return how many turns there are, an even number of them."""
+    refused = f"switch_every = {switch_every} is not possible with {epochs} epochs:"
+    if not 1 <= switch_every <= epochs or epochs % switch_every:
+        raise TrainingError(f"{refused} turns are equally long, so give a divisor of {epochs}.")
+    turns = epochs // switch_every
+    if turns % 2:
+        raise TrainingError(
+            f"{refused} that makes {turns} turns, and both sides are to have as many, so give epochs that are a "
+            f"multiple of {2 * switch_every}, or another switch_every."
+        )
+    return turns
+
+
+@contextmanager
+def _only(net: GatedNetwork, parts: list[nn.Module]) -> Iterator[None]:
+    """Let only the parameters of these parts learn."""
+    before = {parameter: parameter.requires_grad for parameter in net.parameters()}
+    mine = {id(parameter) for part in parts for parameter in part.parameters()}
+    try:
+        for parameter in before:
+            parameter.requires_grad_(before[parameter] and id(parameter) in mine)
+        yield
+    finally:
+        for parameter, learns in before.items():
+            parameter.requires_grad_(learns)

@@ -1,0 +1,1 @@
+"""The data sets that only the paper needs."""

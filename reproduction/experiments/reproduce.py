@@ -1,0 +1,127 @@
+"""Carry out the runs of an experiment: those that nobody has done yet, with progress and the time left."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import mean
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from penstock.errors import TrainingError
+from reproduction.experiments.methods import method_key
+from reproduction.experiments.runner import Laboratory
+from reproduction.experiments.runs import Run
+
+PATIENCE_S = 5.0
+"""Between two looks at runs that another process computes."""
+
+
+def reproduce(
+    laboratory: Laboratory,
+    runs: Sequence[Run],
+    *,
+    talk: bool = True,
+    test: bool = True,
+    wait: Callable[[float], None] = time.sleep,
+) -> list[dict[str, Any]]:
+    """Return the results of all runs, in their order; compute those that are missing.
+
+    Several processes may do this at once, on the same results: each takes runs that no other has begun, and waits at
+    the end until all are there.
+
+    Args:
+        talk: show progress and the time left.
+        test: measure on test data too; a sweep does not.
+        wait: for other processes.
+
+    Raises:
+        TrainingError: when trainings failed; all others are done by then.
+    """
+    unique = list(dict.fromkeys(runs))
+    results: dict[Run, dict[str, Any]] = {}
+    failed: dict[Run, TrainingError] = {}
+    clock = Clock()
+    with _bar(talk) as bar:
+        task = bar.add_task("", total=len(unique), now="", left="")
+        for first in _to_look_for(laboratory, unique, test):
+            bar.update(task, now=f"looking for the data of {first.problem}")
+            laboratory.splits(first)  # better now than after hours
+        while missing := [run for run in unique if run not in results and run not in failed]:
+            before = len(results) + len(failed)
+            for run in missing:
+                bar.update(task, now=_title(run), left=clock.left([r for r in missing if r not in results]))
+                began = time.perf_counter()
+                fresh = run.result(laboratory.results, tested=test) is None
+                try:
+                    result = laboratory.perform(run, test=test)
+                except TrainingError as error:  # the others are not to wait for it
+                    failed[run] = error
+                    continue
+                if result is None:
+                    continue
+                if fresh:
+                    clock.note(run, time.perf_counter() - began)
+                results[run] = result
+                bar.update(task, completed=len(results))
+            if len(results) + len(failed) == before:
+                bar.update(task, now=f"waiting for {len(missing)} runs of other processes", left="")
+                wait(PATIENCE_S)
+    if failed:
+        reasons = "; ".join(f"{_title(run)}: {error}" for run, error in failed.items())
+        raise TrainingError(
+            f"{len(failed)} of {len(unique)} runs failed, and the others are done. Started again, the command tries "
+            f"them anew. {reasons}"
+        )
+    return [results[run] for run in runs]
+
+
+@dataclass
+class Clock:
+    """How long runs took, and how long the rest will."""
+
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def note(self, run: Run, seconds: float) -> None:
+        """Remember a run."""
+        self.seconds[run.problem].append(seconds)
+
+    def left(self, runs: Sequence[Run]) -> str:
+        """Return the time that these runs will take, from the runs of their own problem or else of all.
+
+        >>> clock = Clock(); clock.left([])
+        ''
+        """
+        known = [second for taken in self.seconds.values() for second in taken]
+        if not known or not runs:
+            return ""
+        expected = sum(mean(self.seconds.get(run.problem) or known) for run in runs)
+        hours, minutes = divmod(round(expected / 60), 60)
+        return f"about {hours} h {minutes:02d} min left" if hours else f"about {max(1, minutes)} min left"
+
+
+def _to_look_for(laboratory: Laboratory, runs: Sequence[Run], test: bool) -> list[Run]:
+    """Return one run of each problem whose data is needed, or was given: a wrong folder is to be noticed."""
+    needed = [run for run in runs if laboratory.given(run) or run.result(laboratory.results, tested=test) is None]
+    return list({run.problem: run for run in reversed(needed)}.values())
+
+
+def _title(run: Run) -> str:
+    return f"{run.problem}, {method_key(run.method)}, seed {run.seed}"
+
+
+def _bar(talk: bool) -> Progress:
+    return Progress(
+        MofNCompleteColumn(),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("[dim]{task.fields[now]}"),
+        console=Console(stderr=True),
+        disable=not talk,
+        transient=True,
+    )

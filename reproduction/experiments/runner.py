@@ -1,0 +1,196 @@
+"""Where runs are computed: trained, measured, and kept as results.
+
+A result that is there is never computed again, and a run that was broken goes on from its last epoch. Several processes
+share the work: each run is locked while somebody computes it, by a file beside the results, and the lock dies with its
+process.
+
+A sweep asks for validation data alone. The weights then wait in the work folder, so that a table that chooses this run
+later tests it without training it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from penstock.datasets.loading import batches, class_counts, labels
+from penstock.datasets.splits import Splits
+from penstock.errors import DataError
+from penstock.gating.network import GatedNetwork
+from penstock.runtime.files import write_atomically
+from penstock.runtime.locks import if_free
+from penstock.training.config import Machine
+from penstock.training.fit import CollapseWarning
+from reproduction.experiments.measure import choose, measure
+from reproduction.experiments.runs import FORMAT, Run, check_same_data, describe
+from reproduction.experiments.tasks import PROBLEMS, Problem
+
+LOCKS = ".locks"
+"""The folder among the results that says which runs are being computed."""
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """Where results, data and half-done runs are.
+
+    Attributes:
+        results: a folder of result files; processes and machines that share the work share it.
+        data: the folder of a problem's data, by its name; where none is given, it is looked for. The wake word's is
+            that of the ten words.
+        work: a folder for the weights of runs that are under way, or not tested yet.
+        machine: what runs are trained on.
+    """
+
+    results: Path
+    data: tuple[tuple[str, Path], ...] = ()
+    work: Path = Path("runs")
+    machine: Machine = Machine()
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(dict(self.data)) - set(PROBLEMS))
+        if unknown:
+            raise DataError(
+                f"there is no problem {', '.join(unknown)} to give data for; known are {', '.join(PROBLEMS)}."
+            )
+
+    def given(self, run: Run) -> Path | None:
+        """Return the folder that was given for a run's data, if any."""
+        folders = dict(self.data)
+        return folders.get(run.problem, folders.get(PROBLEMS[run.problem].same_data_as))
+
+    def splits(self, run: Run) -> Splits:
+        """Return a run's data, which must be that of the results that are there; read once."""
+        data = _read(run.problem, self.given(run), run.profile)
+        check_same_data(self.results, run.profile, run.problem, labels_of(data))
+        return data
+
+    def perform(self, run: Run, *, test: bool = True) -> dict[str, Any] | None:
+        """Return a run's result, computing it if nobody has; None while somebody else computes it.
+
+        Args:
+            test: measure on test data too; without it a result may have validation data alone.
+        """
+        known = run.result(self.results, tested=test)
+        if known is not None:
+            return known
+        with if_free(self.results / LOCKS / f"{run.key}.lock") as mine:
+            known = run.result(self.results, tested=test)  # somebody may just have finished it
+            if known is not None or not mine:
+                return known
+            weights = self.work / run.key
+            result = compute(run, self.splits(run), weights, machine=self.machine, test=test)
+            before = run.result(self.results, tested=False)
+            if before is not None:  # it was trained then, and only tested now
+                result["seconds"] = before["seconds"]
+            write_atomically(self.results / f"{run.key}.json", (json.dumps(result, indent=1) + "\n").encode())
+            if test:
+                shutil.rmtree(weights, ignore_errors=True)
+            return result
+
+
+def compute(
+    run: Run, data: Splits, weights: Path | None = None, *, machine: Machine = Machine(), test: bool = True
+) -> dict[str, Any]:
+    """Train and measure: on validation data, where choices are made, and on test data, where they are not.
+
+    Args:
+        weights: a folder for checkpoints. A training that was broken goes on from there, a finished one is read.
+        machine: what it is trained on.
+        test: measure on test data too.
+    """
+    problem = PROBLEMS[run.problem]
+    budget = problem.budget(run.profile)
+    began = time.perf_counter()
+    net = build(run, data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)  # they stand in the result
+        warned = run.method.train(
+            net,
+            data.train,
+            budget.masks,
+            epochs=budget.epochs,
+            batch_size=budget.batch_size,
+            optimizer=budget.optimizer,
+            machine=machine,
+            seed=run.seed,
+            folder=weights,
+            progress=False,
+        )
+    seconds = time.perf_counter() - began
+    net.to(machine.device)
+    assert data.validation is not None
+    choices = choose(net, data.validation, problem.positive_share)
+    parts = {"validation": data.validation} | ({"test": data.test} if test else {})
+    return {
+        "format": FORMAT,
+        "run": describe(run),
+        "versions": {name: version(name) for name in ("penstock", "torch")},
+        "labels": labels_of(data),
+        "seconds": round(seconds, 1),
+        "trained_on": list(class_counts(data.train, net.plan.classes)),
+        "warnings": warned,
+        "layers": [_layer(net, i) for i in range(len(net.layers))],
+        "activation_sparsity": _sparsity(net),
+        **{
+            part: measure(net, samples, choices, positive_share=problem.positive_share)
+            for part, samples in parts.items()
+        },
+    }
+
+
+def build(run: Run, data: Splits) -> GatedNetwork:
+    """Return the network of a run, before its training."""
+    problem: Problem = PROBLEMS[run.problem]
+    torch.manual_seed(run.seed)
+    example = _example(data)
+    budget = problem.budget(run.profile)
+    model = problem.model(example.shape[1], len(data.class_names), budget.width)
+    return run.method.build(model, example, budget.masks)
+
+
+def labels_of(data: Splits) -> dict[str, str]:
+    """Return a checksum of the labels of each part: whatever machine reads it, the same data has the same ones."""
+    parts = {"train": data.train, "validation": data.validation, "test": data.test}
+    return {
+        name: hashlib.sha256(labels(part).to(torch.int64).numpy().tobytes()).hexdigest()[:16]
+        for name, part in parts.items()
+        if part is not None
+    }
+
+
+def _layer(net: GatedNetwork, i: int) -> dict[str, Any]:
+    layer = net.layers[i]
+    made: dict[str, Any] = {"at": net.plan.at[i], "feature": list(layer.feature), "density": layer.density}
+    if layer.compression is not None:
+        phi = layer.compression.phi.detach().clamp(0, 1)
+        made["phi_histogram"] = torch.histc(phi, bins=40, min=0, max=1).int().tolist()
+    return made
+
+
+def _sparsity(net: GatedNetwork) -> float:
+    """Return the share of the values at the compressed cuts that are not sent; 0 where nothing is compressed."""
+    layers = [layer for layer in net.layers if layer.compression is not None]
+    values = sum(layer.transmitted_values for layer in layers)
+    return 1 - values / sum(prod(layer.feature) for layer in layers) if layers else 0.0
+
+
+def _example(data: Splits) -> Tensor:
+    x, _ = next(batches(data.train, batch_size=2))
+    return x
+
+
+@lru_cache(maxsize=1)
+def _read(problem: str, folder: Path | None, profile: str) -> Splits:
+    return PROBLEMS[problem].data(folder, profile)

@@ -1,0 +1,183 @@
+"""What the experiments are run on: each problem is a data set with its network, in two profiles.
+
+``paper`` is the paper's own budget (section 4): batch 512, 200 epochs, Adam at a fixed rate of 0.01, 10 repeats; on
+ImageNet 1536, 100 and 0.006. ``lite`` takes minutes a run on one core: 24 epochs of a one-cycle rate, 3 repeats, a part
+of the training data, and masks that are drawn while training. It is a part because 200 epochs of all of it end where
+the plain network knows its training data by heart, which is where the paper compares; two dozen epochs of a part of it
+end there too, while a few epochs of all of it do not. Both profiles use the same code, and measure on all validation
+and test data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import nn
+
+from penstock.datasets.balance import Whole
+from penstock.datasets.speech_commands import Task, WakeWord, Words, speech_commands
+from penstock.datasets.splits import Splits, split, with_validation
+from penstock.errors import DataError
+from penstock.models import resnet8, resnet8_1d
+from penstock.training.config import Adam
+from reproduction.datasets.cifar10 import cifar10
+from reproduction.datasets.fashion_mnist import fashion_mnist
+from reproduction.datasets.hey_snips import hey_snips
+from reproduction.datasets.imagenet import imagenet
+from reproduction.experiments.methods import Masks
+from reproduction.models.inception import inception8_1d
+from reproduction.models.resnext import resnext101_64x4d
+
+VALIDATION_SHARE = 0.1
+"""Of the training data, where a data set has no validation part of its own."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long and how wide.
+
+    Attributes:
+        width: channels behind the first block.
+        epochs, batch_size, optimizer: as in `fit`.
+        seeds: repeats.
+        masks: how masks are trained.
+        train_per_word: audio: positives a word to train with; None for all.
+        train_samples: images: how many to train with, drawn from all classes alike; None for all.
+    """
+
+    width: int
+    epochs: int
+    batch_size: int
+    optimizer: Adam
+    seeds: tuple[int, ...]
+    masks: Masks = Masks()
+    train_per_word: int | None = None
+    train_samples: int | None = None
+
+
+PROFILES = ("paper", "lite")
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data set with its network.
+
+    Attributes:
+        name: as the command line and the result files have it.
+        title: as a reader knows it.
+        network: the paper's name of the architecture.
+        read: reads the data, given its folder (None: where it is found) and the budget.
+        model: builds the network, given channels in, classes and width.
+        paper, lite: the two budgets.
+        positive_share: of the stream that accuracy is meant for; None for the data's own. The audio sets are trained
+            at 1:9 and measured on all clips there are, weighted to 1:9: the same mean, from more positives.
+        same_data_as: a problem whose folder holds this one's data too.
+    """
+
+    name: str
+    title: str
+    network: str
+    read: Callable[[Path | None, Budget], Splits]
+    model: Callable[[int, int, int], nn.Module]
+    paper: Budget
+    lite: Budget
+    positive_share: float | None = None
+    same_data_as: str = ""
+
+    def budget(self, profile: str) -> Budget:
+        """Return the budget of a profile."""
+        if profile not in PROFILES:
+            raise DataError(f"there is no profile {profile!r}; known are {', '.join(PROFILES)}.")
+        return self.paper if profile == "paper" else self.lite
+
+    def data(self, folder: Path | None, profile: str) -> Splits:
+        """Read the data, with a validation part, and as much of the training part as the budget allows."""
+        budget = self.budget(profile)
+        data = with_validation(self.read(folder, budget), VALIDATION_SHARE, seed=0)
+        if budget.train_samples is None:
+            return data
+        assert isinstance(data.train, tuple)
+        x, y = data.train
+        return replace(data, train=split(x, y, budget.train_samples / len(y), seed=0)[1])
+
+
+def _clips(task: Task) -> Callable[[Path | None, Budget], Splits]:
+    def read(folder: Path | None, budget: Budget) -> Splits:
+        return speech_commands(folder, task=task, train_positives_per_word=budget.train_per_word, held_out=Whole())
+
+    return read
+
+
+def _paper(width: int = 16, epochs: int = 200, batch_size: int = 512, rate: float = 0.01) -> Budget:
+    return Budget(width, epochs, batch_size, Adam(rate, "constant", mask_rate=1.0), tuple(range(10)))
+
+
+def _lite(width: int, epochs: int = 24, batch_size: int = 128, **part: int) -> Budget:
+    return Budget(width, epochs, batch_size, Adam(), SEEDS, Masks(drawn=True, p=1.0), **part)
+
+
+_ALL = (
+    Problem(
+        "fashion-mnist",
+        "Fashion-MNIST",
+        "ResNet",
+        lambda folder, _: fashion_mnist(folder),
+        resnet8,
+        _paper(),
+        _lite(width=8, train_samples=10_000),
+    ),
+    Problem(
+        "cifar10",
+        "CIFAR-10",
+        "ResNet",
+        lambda folder, _: cifar10(folder),
+        resnet8,
+        _paper(),
+        _lite(width=8, train_samples=10_000),
+    ),
+    Problem(
+        "imagenet",
+        "ImageNet-2012",
+        "ResNeXt",
+        lambda folder, _: imagenet(folder, validation_share=VALIDATION_SHARE),
+        lambda channels, classes, _: resnext101_64x4d(classes, channels),
+        _paper(epochs=100, batch_size=1536, rate=0.006),
+        _lite(width=64, epochs=1, batch_size=64),
+    ),
+    Problem(
+        "speech-commands",
+        "Speech Commands, 10 words",
+        "Inception",
+        _clips(Words()),
+        inception8_1d,
+        _paper(),
+        _lite(width=32, train_per_word=100),
+        positive_share=0.1,
+    ),
+    Problem(
+        "wake-word",
+        'wake word "marvin"',
+        "ResNet",
+        _clips(WakeWord("marvin")),
+        resnet8_1d,
+        _paper(),
+        _lite(width=16, train_per_word=500),
+        positive_share=0.1,
+        same_data_as="speech-commands",
+    ),
+    Problem(
+        "hey-snips",
+        "Hey Snips",
+        "ResNet",
+        lambda folder, _: hey_snips(folder, held_out=Whole()),
+        resnet8_1d,
+        _paper(),
+        _lite(width=16),
+        positive_share=0.1,
+    ),
+)
+
+PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in _ALL}

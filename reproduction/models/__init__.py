@@ -1,0 +1,1 @@
+"""The paper's networks that only its reproduction needs."""

@@ -1,0 +1,220 @@
+"""The tables of the results page, in Markdown: budgets, claims, table 1 and the sizes of masks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, log2, prod
+from statistics import mean
+from typing import Any
+
+from penstock.evaluation.cost import FLOAT_BYTES
+from penstock.evaluation.tables import percent
+from reproduction.experiments.measure import LOST
+from reproduction.experiments.methods import GC, Method
+from reproduction.experiments.paper import EXPERIMENTS, table1
+from reproduction.experiments.tasks import PROBLEMS
+from reproduction.page.markdown import table
+from reproduction.results.claims import NOT_RUN, Claim
+from reproduction.results.finished import BySeed, Finished
+from reproduction.results.published import PUBLISHED, ROWS, Published
+from reproduction.results.summary import Spread, at_point
+from reproduction.sweep.chosen import trials_of
+
+NOTHING = "–"
+
+
+def budgets_table(done: Finished) -> str:
+    """Return a row for each data set: how wide and how long it was trained, and on how much it was measured."""
+    columns = ["data set", "network", ">width", ">epochs", ">batch", ">trained on", ">of them positive"]
+    columns += [">tested on", ">of them positive", ">seeds", ">minutes a run"]
+    return table(columns, [_budget(done, problem) for problem in done.problems()])
+
+
+def _budget(done: Finished, problem: str) -> list[str]:
+    known = PROBLEMS[problem]
+    budget = known.budget(done.profile)
+    runs = [
+        run
+        for experiment in EXPERIMENTS.values()
+        if problem in done.problems(experiment)
+        for run in experiment.runs(done.profile, [problem], results=done.results)
+    ]
+    results = [found for run in dict.fromkeys(runs) if (found := run.result(done.results)) is not None]
+    samples = [NOT_RUN] * 4
+    if results:
+        train, test = results[0]["trained_on"], results[0]["test"]
+        samples = [f"{count:,}" for count in (sum(train), sum(train[1:]), test["samples"], test["positives"])]
+    minutes = f"{mean(result['seconds'] for result in results) / 60:.1f}" if results else NOT_RUN
+    sizes = [str(size) for size in (budget.width, budget.epochs, budget.batch_size)]
+    return [known.title, known.network, *sizes, *samples, str(len(budget.seeds)), minutes]
+
+
+def claims_table(claims: Sequence[Claim]) -> str:
+    """Return a row for each claim."""
+    rows = [
+        [
+            claim.claim,
+            claim.data,
+            claim.shown if claim.spread is None else f"{claim.shown} ± {claim.spread:.4f}",
+            f"{'≥' if claim.sign == '>=' else '≤'} {claim.reach:g}",
+            claim.verdict,
+            seeds_of(len(claim.seeds), len(claim.wanted)),
+            claim.allowance,
+        ]
+        for claim in claims
+    ]
+    return table(["claim", "data", ">value", ">reach", "holds", ">seeds", ">positives that may be lost"], rows)
+
+
+def seeds_of(there: int, asked: int) -> str:
+    """Return how many seeds there are, and of how many if some are missing."""
+    return str(asked) if there == asked else f"{there} of {asked}"
+
+
+def problem_table(done: Finished, problem: str) -> str:
+    """Return the paper's table 1 of a data set, and the paper's own figures beside ours."""
+    columns = ["method", ">α", ">β", ">seeds", ">accuracy", ">early stopping", ">positives lost", ">sparsity", ">AUC"]
+    columns += [f">stops at {100 * lost:g} % lost" for lost in LOST]
+    columns += [">paper: accuracy", ">early stopping", ">sparsity"]
+    methods = table1(done.weights(problem))
+    rows = [
+        _row(published, method, done.of(problem, method), len(done.seeds(problem)))
+        for published, method in zip(PUBLISHED[problem], methods, strict=True)
+    ]
+    assert [row[0] for row in rows] == list(ROWS)
+    return table(columns, rows)
+
+
+def _row(published: Published, method: Method, results: BySeed, asked: int) -> list[str]:
+    weights = [getattr(method, name, None) for name in ("alpha", "beta")]
+    return [
+        published.method,
+        *(NOTHING if weight is None else f"{weight:g}" for weight in weights),
+        seeds_of(len(results), asked),
+        *(_measured(results) if results else [NOT_RUN] + [NOTHING] * (4 + len(LOST))),
+        f"{published.accuracy:.5f} ± {published.accuracy_std:.5f}",
+        *(f"{100 * share:.4g} %" for share in (published.early_stopping, published.activation_sparsity)),
+    ]
+
+
+def _measured(results: BySeed) -> list[str]:
+    points = [at_point(result) for result in results.values()]
+    accuracy = Spread.of([point["accuracy"] for point in points])
+    curves = [gate for result in results.values() for gate in result["test"]["gates"] if gate is not None]
+    return [
+        f"{accuracy.mean:.4f}" + (f" ± {accuracy.std:.4f}" if len(results) > 1 else ""),
+        percent(mean(point["early_stopping"] for point in points)),
+        percent(mean(point["positive_lost_rate"] for point in points)),
+        percent(mean(result["activation_sparsity"] for result in results.values())),
+        f"{mean(curve['auc'] for curve in curves):.4f}" if curves else NOTHING,
+        *(
+            percent(mean(curve["early_stopping_at"][f"{lost:g}"] for curve in curves)) if curves else NOTHING
+            for lost in LOST
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class MaskSize:
+    """The bytes of a mask, and of what it lets through.
+
+    Attributes:
+        values: dimensions of the mask.
+        kept: those that it lets through.
+    """
+
+    values: int
+    kept: int
+
+    @property
+    def bitmap_bytes(self) -> int:
+        """One bit a dimension."""
+        return ceil(self.values / 8)
+
+    @property
+    def indices_bytes(self) -> int:
+        """The number of each kept dimension, in 16 bits where they suffice, or else in 32."""
+        return self.kept * (2 if self.values <= 1 << 16 else 4)
+
+    @property
+    def entropy_bytes(self) -> float:
+        """What no code can go below, for dimensions that are kept independently of each other.
+
+        >>> MaskSize(16, 8).entropy_bytes, MaskSize(16, 0).entropy_bytes
+        (2.0, 0.0)
+        """
+        shares = (self.kept / self.values, 1 - self.kept / self.values)
+        return self.values * sum(-share * log2(share) for share in shares if share > 0) / 8
+
+    @classmethod
+    def of(cls, result: dict[str, Any]) -> MaskSize:
+        """Read the first layer's mask."""
+        layer = result["layers"][0]
+        values = prod(layer["feature"])
+        return cls(values, round(layer["density"] * values))
+
+
+def masks_table(done: Finished) -> str:
+    """Return the sizes of the best trade-off's masks, means over seeds; data sets that are not run are left out."""
+    rows = []
+    for problem in done.problems():
+        results = done.of(problem, GC(*done.weights(problem).trade_off))
+        masks = [MaskSize.of(result) for result in results.values()]
+        if masks:
+            kept = mean(mask.kept for mask in masks)
+            sizes = [masks[0].values * FLOAT_BYTES, kept * FLOAT_BYTES, masks[0].bitmap_bytes]
+            sizes += [mean(mask.indices_bytes for mask in masks), mean(mask.entropy_bytes for mask in masks)]
+            counts = [f"{size:,.0f}" for size in (masks[0].values, kept, *sizes)]
+            rows.append([PROBLEMS[problem].title, *counts])
+    columns = ("values", "kept", "all values", "kept values", "mask: bitmap", "mask: indices", "mask: entropy")
+    return table(["data set", *(f">{column}" for column in columns)], rows)
+
+
+def sweeps_table(done: Finished) -> str:
+    """Return a row for each setting that a sweep tried: what it reached on validation data, and what it became."""
+    rows = []
+    for problem in done.problems():
+        weights = done.weights(problem)
+        for trial in trials_of(done.results, done.profile, problem):
+            pair = (trial["method"]["alpha"], trial["method"]["beta"])
+            became = [
+                row
+                for row, chosen in zip(ROWS[-2:], (weights.trade_off, weights.accuracy), strict=True)
+                if pair == chosen
+            ]
+            shares = [trial[name] for name in ("early_stopping", "stopping_at_loss", "activation_sparsity")]
+            rows.append(
+                [
+                    PROBLEMS[problem].title,
+                    *(f"{weight:g}" for weight in pair),
+                    f"{trial['accuracy']:.4f}",
+                    *map(percent, shares),
+                    "; ".join(became),
+                ]
+            )
+    columns = (">α", ">β", ">accuracy", ">early stopping", ">at equal loss", ">sparsity", "chosen as")
+    return table(["data set", *columns], rows)
+
+
+def tried_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a row for each thing that was tried: what it was, and what it gave on validation data."""
+    columns = ["data set", "trained on", "method", "what was tried", ">seed", ">accuracy"]
+    columns += [f">stopping at {100 * lost:g} % lost" for lost in LOST] + [">sparsity"]
+    return table(
+        columns,
+        [
+            [
+                row["problem"],
+                row["trained_on"],
+                row["method"],
+                row["tried"],
+                str(row["seed"]),
+                f"{row['accuracy']:.4f}",
+                *(f"{value:.3f}" for value in row["early_stopping_at"]),
+                *[NOTHING] * (len(LOST) - len(row["early_stopping_at"])),
+                f"{row['activation_sparsity']:.3f}",
+            ]
+            for row in rows
+        ],
+    )

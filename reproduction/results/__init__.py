@@ -1,0 +1,1 @@
+"""What finished runs say: summaries, claims, and the paper's own figures."""

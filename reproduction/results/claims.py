@@ -1,0 +1,230 @@
+"""The paper's claims as figures that ours must reach: each a value from test data, a sign and a number.
+
+All values are means over seeds. A difference is taken seed by seed, between runs of the same seed, and only then
+averaged. Early stopping is compared at equal shares of positives lost, accuracy at the operating point "accurate"
+(`measure.Choices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, Literal
+
+from scipy.stats import spearmanr
+
+from penstock.models.eight_blocks import DEPTH
+from reproduction.experiments.measure import LOST
+from reproduction.experiments.methods import GC, Baseline, BranchyNet
+from reproduction.experiments.paper import EXPERIMENTS, everywhere, positions
+from reproduction.results.finished import BySeed, Finished
+from reproduction.results.summary import at_point
+
+COMPARED = "0.01"
+"""The share of positives lost at which positions and several gates are compared."""
+
+DIGITS = 9
+"""Values are rounded to so many digits, so that what a float cannot write decides nothing."""
+
+NOT_RUN = "not run yet"
+
+_WORDS = {">=": "at least", "<=": "at most"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A value, and what it is to reach.
+
+    Attributes:
+        quantity: what the value is.
+        data: the name of the problem.
+        value: its mean over the seeds; None while there is no run to take it from.
+        sign, reach: what is claimed of it.
+        seeds: those that the value is a mean of.
+        wanted: those that it is to be a mean of; nothing holds or is missed before all are there.
+        spread: the standard deviation over the seeds, where the value is a mean of one value a seed.
+        allowance: where gates are compared at equal loss, how many of the positives may be lost: "0 of 80".
+    """
+
+    quantity: str
+    data: str
+    value: float | None
+    sign: Literal[">=", "<="]
+    reach: float
+    seeds: tuple[int, ...]
+    wanted: tuple[int, ...] = ()
+    spread: float | None = None
+    allowance: str = ""
+
+    @property
+    def claim(self) -> str:
+        """The claim in words."""
+        return f"{self.quantity} is {_WORDS[self.sign]} {self.reach:g}"
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the value reaches it; None while seeds are missing."""
+        if self.value is None or self.seeds != self.wanted:
+            return None
+        return self.value >= self.reach if self.sign == ">=" else self.value <= self.reach
+
+    @property
+    def verdict(self) -> str:
+        """Whether it holds, as a person reads it."""
+        unknown = f"{len(self.seeds)} of {len(self.wanted)} seeds" if self.seeds else NOT_RUN
+        return {None: unknown, True: "yes", False: "MISSED"}[self.holds]
+
+    @property
+    def shown(self) -> str:
+        """The value in four digits; in more where it would otherwise read like a reach that it misses."""
+        if self.value is None:
+            return "–"
+        texts = (f"{self.value:.{digits}f}" for digits in range(4, DIGITS + 1))
+        return next(text for text in texts if self.holds is not False or float(text) != self.reach)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the claim as it stands in claims.json."""
+        names = ("claim", "data", "value", "sign", "reach", "holds")
+        plain = {name: getattr(self, name) for name in names} | {"seeds": list(self.seeds)}
+        more = {"standard_deviation": self.spread, "positives_that_may_be_lost": self.allowance or None}
+        return plain | {name: value for name, value in more.items() if value is not None}
+
+
+def claims(results: Path, profile: str) -> list[Claim]:
+    """Return all claims, problem by problem; those that no run speaks to yet have no value."""
+    done = Finished(results, profile)
+    found: list[Claim] = []
+    several = done.problems(EXPERIMENTS["figure-modes"])
+    for problem in done.problems():
+        of_problem = [*_trade_off(done, problem), *_accuracy(done, problem), *_position(done, problem)]
+        of_problem += _modes(done, problem) if problem in several else ()
+        found += [replace(claim, wanted=done.seeds(problem)) for claim in of_problem]
+    return found
+
+
+def _trade_off(done: Finished, problem: str) -> Iterator[Claim]:
+    """Compare the best trade-off with BranchyNet, and with the network as it is."""
+    ours = done.of(problem, GC(*done.weights(problem).trade_off))
+    branchy = done.of(problem, BranchyNet())
+    row = "best trade-off:"
+    for lost in LOST:
+        values = _differences(ours, branchy, partial(stopping_at, lost=f"{lost:g}"))
+        quantity = f"{row} early stopping at {100 * lost:g} % of positives lost, minus BranchyNet's,"
+        yield _claim(quantity, problem, values, 0.0, _allowance(ours, lost))
+    aucs = _differences(ours, branchy, lambda result: result["test"]["gates"][0]["auc"])
+    yield _claim(f"{row} AUC of the gate, minus BranchyNet's,", problem, aucs, 0.0)
+    yield _claim(f"{row} activation sparsity", problem, _each(ours, _sparsity), 0.93)
+    points = _differences(ours, done.of(problem, Baseline()), _accuracy_points)
+    yield _claim(f"{row} accuracy minus the Baseline's, in points,", problem, points, -0.3)
+
+
+def _accuracy(done: Finished, problem: str) -> Iterator[Claim]:
+    """Compare the best accuracy with the network as it is."""
+    ours = done.of(problem, GC(*done.weights(problem).accuracy))
+    row = "best accuracy:"
+    points = _differences(ours, done.of(problem, Baseline()), _accuracy_points)
+    yield _claim(f"{row} accuracy minus the Baseline's, in points,", problem, points, 0.5)
+    stopped = _each(ours, lambda result: at_point(result)["early_stopping"])
+    yield _claim(f"{row} early stopping", problem, stopped, 0.82)
+    yield _claim(f"{row} activation sparsity", problem, _each(ours, _sparsity), 0.40)
+
+
+def _position(done: Finished, problem: str) -> Iterator[Claim]:
+    """Say whether early stopping rises, and sparsity falls, the deeper a single layer stands."""
+    places = [done.of(problem, method) for method in positions(done.weights(problem))]
+    seeds = _common(*places)
+    quantities: tuple[tuple[str, Callable[[Any], float], Literal[">=", "<="], float], ...] = (
+        ("early stopping at 1 % of positives lost", partial(stopping_at, lost=COMPARED), ">=", 0.8),
+        ("activation sparsity", _sparsity, "<=", -0.8),
+    )
+    allowances = (_allowance(places[0], float(COMPARED)), "")
+    for (name, quantity, sign, reach), allowance in zip(quantities, allowances, strict=True):
+        means = [mean(quantity(place[seed]) for seed in seeds) for place in places] if seeds else []
+        value = round(rank_correlation(means), DIGITS) if means else None
+        claimed = f"position: rank correlation of {name} with depth"
+        yield Claim(claimed, problem, value, sign, reach, seeds, allowance=allowance)
+
+
+def _modes(done: Finished, problem: str) -> Iterator[Claim]:
+    """Compare gates that work together with each of them alone, and with networks that have only one."""
+    weights = done.weights(problem)
+    several = done.of(problem, everywhere(weights))
+    singles = [done.of(problem, method) for method in positions(weights)]
+    together = "several gates at 1 % of positives lost: incremental minus"
+    allowance = _allowance(several, float(COMPARED))
+    yield _smallest(
+        f"{together} independent, smallest over the positions,",
+        problem,
+        _common(several),
+        allowance,
+        lambda seed, k: incremental(several[seed], k) - stopping_at(several[seed], COMPARED, gate=k),
+    )
+    yield _smallest(
+        f"{together} one gate only, smallest over the positions,",
+        problem,
+        _common(several, *singles),
+        allowance,
+        lambda seed, k: incremental(several[seed], k) - stopping_at(singles[k][seed], COMPARED),
+    )
+
+
+def stopping_at(result: dict[str, Any], lost: str, gate: int = 0) -> float:
+    """Return a gate's early stopping on test data, at a share of positives lost such as "0.01"."""
+    return float(result["test"]["gates"][gate]["early_stopping_at"][lost])
+
+
+def incremental(result: dict[str, Any], gate: int) -> float:
+    """Return the early stopping of all gates up to this one, at 1 % of positives lost together."""
+    return float(result["test"]["modes"]["incremental"][gate]["early_stopping_at"][COMPARED])
+
+
+def _smallest(
+    quantity: str, problem: str, seeds: tuple[int, ...], allowance: str, difference: Callable[[int, int], float]
+) -> Claim:
+    """Claim that a difference is nowhere below 0, given its value for a seed and a gate."""
+    value = min(mean(difference(seed, k) for seed in seeds) for k in range(DEPTH)) if seeds else None
+    rounded = None if value is None else round(value, DIGITS)
+    return Claim(quantity, problem, rounded, ">=", 0.0, seeds, allowance=allowance)
+
+
+def _claim(quantity: str, problem: str, values: Mapping[int, float], reach: float, allowance: str = "") -> Claim:
+    value = round(mean(values.values()), DIGITS) if values else None
+    spread = round(stdev(values.values()), DIGITS) if len(values) > 1 else None
+    return Claim(quantity, problem, value, ">=", reach, tuple(values), spread=spread, allowance=allowance)
+
+
+def _allowance(results: BySeed, lost: float) -> str:
+    """Say how many of the positives of the test data may be lost; nothing while there is no result."""
+    counts = {result["test"]["positives"] for result in results.values()}
+    return " or ".join(f"{int(lost * count + 1e-9):,} of {count:,}" for count in sorted(counts))
+
+
+def _each(results: BySeed, quantity: Callable[[Any], float]) -> dict[int, float]:
+    return {seed: quantity(result) for seed, result in results.items()}
+
+
+def _differences(ours: BySeed, others: BySeed, quantity: Callable[[Any], float]) -> dict[int, float]:
+    return {seed: quantity(ours[seed]) - quantity(others[seed]) for seed in _common(ours, others)}
+
+
+def _common(*groups: BySeed) -> tuple[int, ...]:
+    """Return the seeds that all have."""
+    return tuple(sorted(set(groups[0]).intersection(*groups[1:])))
+
+
+def rank_correlation(values: Sequence[float]) -> float:
+    """Return Spearman's correlation with the order; 0 for values that are all the same."""
+    if len(set(values)) == 1:
+        return 0.0
+    return float(spearmanr(range(len(values)), values).statistic)
+
+
+def _sparsity(result: dict[str, Any]) -> float:
+    return float(result["activation_sparsity"])
+
+
+def _accuracy_points(result: dict[str, Any]) -> float:
+    return 100 * float(at_point(result)["accuracy"])

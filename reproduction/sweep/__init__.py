@@ -1,0 +1,1 @@
+"""Choose alpha and beta on validation data."""

@@ -1,0 +1,72 @@
+"""The weights α and β of a problem: what the rows of table 1 are made with, and what a sweep leaves for them.
+
+A sweep writes its choice beside the results, as ``<profile>/<problem>/chosen.json``, with all it was chosen from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock.errors import DataError
+from penstock.runtime.files import write_atomically
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """α and β of the rows of table 1.
+
+    Attributes:
+        gate: α of the gate alone.
+        compression: β of the compression alone.
+        trade_off: α and β of the best trade-off.
+        accuracy: α and β of the best accuracy.
+    """
+
+    gate: float
+    compression: float
+    trade_off: tuple[float, float]
+    accuracy: tuple[float, float]
+
+    @classmethod
+    def chosen(cls, results: Path, profile: str, problem: str) -> Weights | None:
+        """Return what a sweep chose, or None where there was none."""
+        return _read(_file(results, profile, problem), cls._of)
+
+    @classmethod
+    def _of(cls, choice: dict[str, Any]) -> Weights:
+        plain = choice["weights"]
+        pairs = {name: tuple(plain[name]) for name in ("trade_off", "accuracy")}
+        return cls(plain["gate"], plain["compression"], **pairs)  # type: ignore[arg-type]
+
+    def write(self, results: Path, profile: str, problem: str, evidence: dict[str, Any]) -> Path:
+        """Write the choice, with what it was chosen from."""
+        file = _file(results, profile, problem)
+        write_atomically(file, (json.dumps({"weights": asdict(self), **evidence}, indent=1) + "\n").encode())
+        return file
+
+
+def trials_of(results: Path, profile: str, problem: str) -> list[dict[str, Any]]:
+    """Return the settings that a sweep chose from, and what they reached on validation data; none without a sweep."""
+    return _read(_file(results, profile, problem), lambda choice: list(choice["trials"])) or []
+
+
+def _read(file: Path, part: Callable[[dict[str, Any]], T]) -> T | None:
+    """Return a part of a choice, or None where there is no choice."""
+    if not file.exists():
+        return None
+    try:
+        return part(json.loads(file.read_text()))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{file} is not the choice of a sweep ({error!r}): delete it, and run the sweep again."
+        ) from error
+
+
+def _file(results: Path, profile: str, problem: str) -> Path:
+    return results / profile / problem / "chosen.json"

@@ -1,0 +1,82 @@
+"""The trials of a sweep, and the written rules by which table 1's rows are chosen from their Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import DataError
+from reproduction.experiments.methods import GC
+
+ENOUGH_STOPPED, SOME_DROPPED, MOST_DROPPED = 0.82, 0.4, 0.93
+"""What the rules ask of the best accuracy (early stopping, sparsity) and of the best trade-off (sparsity)."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one setting reached, on validation data: means over seeds.
+
+    Attributes:
+        accuracy, early_stopping: at the operating point "accurate" (`measure.Choices`).
+        stopping_at_loss: early stopping at equal positives lost: the mean over `measure.LOST`.
+        activation_sparsity: of all layers.
+    """
+
+    method: GC
+    accuracy: float
+    early_stopping: float
+    stopping_at_loss: float
+    activation_sparsity: float
+
+    def __str__(self) -> str:
+        method, blocks = self.method, ", ".join(map(str, self.method.blocks))
+        return (
+            f"α {method.alpha:g}, β {method.beta:g}, behind {blocks}: accuracy {self.accuracy:.2%}, early stopping "
+            f"{self.early_stopping:.1%} ({self.stopping_at_loss:.1%} at equal loss), "
+            f"sparsity {self.activation_sparsity:.1%}"
+        )
+
+    @property
+    def aims(self) -> tuple[float, float, float]:
+        """What is maximised."""
+        return self.accuracy, self.stopping_at_loss, self.activation_sparsity
+
+
+def pareto(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials that no other beats in one aim and equals in the rest."""
+    return [
+        one
+        for one in trials
+        if not any(
+            other.aims != one.aims and all(a >= b for a, b in zip(other.aims, one.aims, strict=True))
+            for other in trials
+        )
+    ]
+
+
+def best_accuracy(
+    trials: Sequence[Trial], *, early_stopping: float = ENOUGH_STOPPED, sparsity: float = SOME_DROPPED
+) -> Trial:
+    """Return the most accurate point of the front that stops and thins enough; the first of equals."""
+    return _best(
+        trials,
+        aim=lambda trial: trial.accuracy,
+        short=lambda trial: (early_stopping - trial.early_stopping, sparsity - trial.activation_sparsity),
+    )
+
+
+def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float = MOST_DROPPED) -> Trial:
+    """Return the point of the front that stops most at equal loss, among those that are accurate and sparse enough."""
+    return _best(
+        trials,
+        aim=lambda trial: trial.stopping_at_loss,
+        short=lambda trial: (accuracy - trial.accuracy, sparsity - trial.activation_sparsity),
+    )
+
+
+def _best(trials: Sequence[Trial], aim: Callable[[Trial], float], short: Callable[[Trial], tuple[float, ...]]) -> Trial:
+    """Return the best of what falls short in nothing; where all do, the point that misses by least."""
+    front = pareto(trials)
+    if not front:
+        raise DataError("the study has no finished trial yet: let it run, then choose.")
+    return min(front, key=lambda trial: (sum(max(0.0, missing) for missing in short(trial)), -aim(trial)))

@@ -1,0 +1,1 @@
+"""Where data sets come from, and how they get onto this machine."""

@@ -1,0 +1,1 @@
+"""Evaluate and calibrate a gated network."""

@@ -1,0 +1,58 @@
+"""What a sample costs in a gated network: multiply-accumulates, and bytes that cross a cut."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from penstock.gating.network import GatedNetwork
+
+FLOAT_BYTES = 4  # features cross as float32 unless they are quantised
+
+
+@dataclass(frozen=True)
+class Cost:
+    """MACs and bytes of each sample, (n,), or their means."""
+
+    macs: Tensor
+    payload_bytes: Tensor
+
+
+def gated_cost(net: GatedNetwork, stopped_at: Tensor, active: Collection[int] | None = None) -> Cost:
+    """Return what each sample cost, given where it was stopped.
+
+    A sample pays for each stage it ran through, for each gate that judged it, and for the kept values at each cut that
+    it crossed.
+
+    Args:
+        stopped_at: (n,), as in `Prediction`: the number of the layer that stopped it, -1 if none did.
+        active: the layers whose gates were on.
+    """
+    active = net.active(active)
+    reached = torch.where(stopped_at < 0, len(net.layers), stopped_at)  # the last stage that ran, counted from 0
+    macs = torch.full_like(reached, net.plan.macs[0])
+    payload = torch.zeros_like(reached)
+    for i, layer in enumerate(net.layers):
+        judged, crossed = reached >= i, reached > i
+        if i in active:
+            macs += judged * layer.gate_macs
+        macs += crossed * net.plan.macs[i + 1]
+        payload += crossed * layer.transmitted_values * FLOAT_BYTES
+    return Cost(macs, payload)
+
+
+def plain_cost(net: GatedNetwork) -> tuple[int, int]:
+    """Return MACs and bytes a sample of the same network, cut at the same places, without gates and masks."""
+    return sum(net.plan.macs), sum(prod(layer.feature) for layer in net.layers) * FLOAT_BYTES
+
+
+def mean_at(values: Tensor, positive: Tensor, positive_share: float | None) -> float:
+    """Return the mean over a stream with this share of positives; None for the data's own."""
+    if positive_share is None:
+        return values.double().mean().item()
+    of_positives, of_negatives = values[positive].double().mean(), values[~positive].double().mean()
+    return (positive_share * of_positives + (1 - positive_share) * of_negatives).item()

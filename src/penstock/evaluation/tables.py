@@ -1,0 +1,300 @@
+"""Results as tables for a terminal of 100 columns."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from math import exp, prod
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from penstock.evaluation.cost import FLOAT_BYTES
+
+if TYPE_CHECKING:
+    from penstock.evaluation.evaluate import Evaluation
+    from penstock.export import Exported
+    from penstock.gating.network import GatedNetwork
+    from penstock.gating.surgery.cuts import Cut
+    from reproduction.experiments.paper import Experiment
+    from reproduction.results.claims import Claim
+    from reproduction.results.summary import Row, Spread
+    from reproduction.sweep.front import Trial
+
+WIDTH = 100
+
+
+def render(*parts: RenderableType) -> str:
+    """Return tables as plain text."""
+    text = io.StringIO()
+    console = Console(file=text, width=WIDTH, color_system=None, force_terminal=False)
+    for part in parts:
+        console.print(part)
+    return text.getvalue().rstrip()
+
+
+def cuts_table(cuts: Iterable[Cut]) -> Table:
+    """Return a row for each legal place of a gate."""
+    table = table_of("name", ">depth", ">MACs before", ">shape", ">values", title="Legal places for a gate")
+    for cut in cuts:
+        table.add_row(cut.name, f"{cut.depth:.2f}", count(cut.macs), dims(cut.shape), f"{prod(cut.shape):,}")
+    return table
+
+
+def network_table(net: GatedNetwork) -> Table:
+    """Return a row for each stage of a gated network, and for the layer behind it."""
+    title = f"Gated {net.plan.model}"
+    table = table_of(
+        "stage",
+        "cut after",
+        ">MACs",
+        ">features",
+        ">kept",
+        ">bytes",
+        "gate passes",
+        ">from score",
+        title=title,
+    )
+    for i, macs in enumerate(net.plan.macs):
+        if i == len(net.layers):
+            table.add_row(str(i + 1), "(end)", count(macs))
+            continue
+        layer = net.layers[i]
+        wanted, score = "(no gate)", ""
+        if layer.gate is not None:
+            wanted = "all but background" if layer.gate.positives is None else str(set(layer.gate.positives))
+            score = _score(layer.gate.threshold.item())
+            macs += layer.gate_macs
+        kept = f"{layer.transmitted_values:,}"
+        payload = f"{layer.transmitted_values * FLOAT_BYTES:,}"
+        table.add_row(str(i + 1), net.plan.at[i], count(macs), dims(layer.feature), kept, payload, wanted, score)
+    return table
+
+
+def export_tables(exported: Exported) -> list[RenderableType]:
+    """Return a row for each exported stage, and what the network decides before and after."""
+    manifest = exported.bundle.manifest
+    columns = ("stage", ">MACs", ">file", ">crosses", ">bytes", ">from score", ">error")
+    table = table_of(*columns, title=f"Bundle of {manifest.model}, {manifest.precision}, {manifest.id[:16]}")
+    for stage, error in zip(manifest.stages, exported.errors, strict=True):
+        gives, last = stage.gives, stage is manifest.stages[-1]
+        table.add_row(
+            stage.file,
+            count(stage.macs),
+            f"{stage.file_bytes:,}",
+            "" if last else f"{dims(gives.shape)} {gives.dtype}",
+            "" if last else f"{gives.payload_bytes:,}",
+            "" if stage.gate is None else _score(stage.gate.threshold),
+            f"{error:.1e}",
+        )
+    table.caption = "MACs: of the graph, from which what no mask keeps is gone as far as it can be\n"
+    table.caption += "error: of the stage in floats against PyTorch's, in parts of its largest output"
+    if manifest.promise is not None:
+        table.caption += f"\npromise: at most {manifest.promise.bound:.2%} of the positives are lost"
+    table.caption_justify = "left"
+    if exported.before is None or exported.after is None:
+        return [table]
+    decisions = table_of("decided", ">PyTorch", ">bundle", title="On the data given")
+    for name in ("accuracy", "early_stopping", "positive_lost_rate"):
+        values = (getattr(said, name) for said in (exported.before, exported.after))
+        decisions.add_row(name.replace("_", " "), *(f"{100 * value:.2f} %" for value in values))
+    return [table, decisions]
+
+
+def experiments_table(experiments: Iterable[Experiment]) -> Table:
+    """Return a row for each table and figure that can be reproduced."""
+    table = table_of("name", "what it shows", "problems", title="The paper's results")
+    for experiment in experiments:
+        table.add_row(experiment.name, experiment.title, ", ".join(experiment.problems))
+    return table
+
+
+def results_table(rows: Iterable[Row]) -> Table:
+    """Return a row for each method on each problem: means over seeds, at the operating point of a table."""
+    table = table_of(
+        "problem",
+        "method",
+        ">seeds",
+        ">accuracy",
+        ">early stopping",
+        ">lost",
+        ">sparsity",
+        ">AUC",
+        title="Test data, means over seeds; thresholds chosen on validation data, by accuracy",
+    )
+    for row in rows:
+        table.add_row(
+            row.problem,
+            " ".join(
+                [row.method, *(f"{_GREEK.get(name, name)} {_plain(value)}" for name, value in row.settings.items())]
+            ),
+            str(len(row.seeds)),
+            _spread(row.accuracy),
+            percent(row.early_stopping.mean),
+            percent(row.positive_lost_rate.mean),
+            percent(row.activation_sparsity.mean),
+            "" if row.auc is None else f"{row.auc.mean:.4f}",
+        )
+    return table
+
+
+def trials_table(trials: Iterable[Trial]) -> Table:
+    """Return a row for each trial of a sweep."""
+    columns = (">α", ">β", "layers behind", ">accuracy", ">early stopping", ">at equal loss", ">sparsity")
+    table = table_of(*columns, title="The Pareto front, on validation data")
+    for trial in sorted(trials, key=lambda trial: -trial.accuracy):
+        table.add_row(
+            f"{trial.method.alpha:g}",
+            f"{trial.method.beta:g}",
+            "blocks " + ", ".join(map(str, trial.method.blocks)),
+            *(
+                percent(value)
+                for value in (trial.accuracy, trial.early_stopping, trial.stopping_at_loss, trial.activation_sparsity)
+            ),
+        )
+    return table
+
+
+def claims_table(claims: Iterable[Claim]) -> Table:
+    """Return a row for each claim of the paper: what it is of ours, and whether it holds."""
+    table = table_of("claim", "data", ">value", ">reach", "holds", ">seeds", title="The paper's claims, on test data")
+    for claim in claims:
+        table.add_row(
+            claim.quantity.rstrip(","),
+            claim.data,
+            claim.shown,
+            f"{claim.sign} {claim.reach:g}",
+            claim.verdict,
+            str(len(claim.seeds)),
+        )
+    return table
+
+
+_GREEK = {"alpha": "α", "beta": "β", "blocks": "at", "block": "at", "switch_every": "N"}
+
+
+def _plain(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _spread(spread: Spread) -> str:
+    return f"{100 * spread.mean:.2f} ± {100 * spread.std:.2f}"
+
+
+def evaluation_tables(evaluation: Evaluation) -> list[RenderableType]:
+    """Return all that an evaluation holds: the whole, its costs, its gates, its classes."""
+    return [_summary(evaluation), _costs(evaluation), *_gates(evaluation), _classes(evaluation)]
+
+
+def _summary(e: Evaluation) -> Table:
+    table = table_of("metric", ">value", "meaning", title=f"{e.samples:,} samples, {e.positives:,} of interest")
+    rows = [
+        ("accuracy", e.accuracy, "with gates: what is stopped counts as background"),
+        ("accuracy, gates open", e.accuracy_open, "the same network without stopping"),
+        ("early stopping", e.early_stopping, "negatives that are stopped"),
+        ("activation sparsity", e.activation_sparsity, "values at the cuts that are not sent"),
+        ("positive lost rate", e.positive_lost_rate, "positives that are stopped"),
+        ("negative pass-through", e.negative_pass_through_rate, "negatives that reach the end"),
+        ("negative correction", e.negative_correction_rate, "negatives stopped that the rest would mistake"),
+        ("stop rate", e.stop_rate, "samples that are stopped"),
+    ]
+    for name, value, meaning in rows:
+        table.add_row(name, percent(value), meaning)
+    if e.certificate:
+        table.caption = f"Promise: {e.certificate}"
+        table.caption_justify = "left"
+    return table
+
+
+def _costs(e: Evaluation) -> Table:
+    table = table_of("stream", ">MACs", ">of plain", ">bytes sent", ">of plain", title="Mean cost of a sample")
+    for cost in e.costs:
+        ratio = cost.negatives_per_positive
+        stream = "as in the data" if ratio is None else f"1 : {ratio:g}"
+        macs_share = percent(cost.macs / cost.plain_macs) if cost.plain_macs else ""
+        plain = cost.plain_payload_bytes
+        sent = percent(cost.payload_bytes / plain) if plain else ""
+        table.add_row(stream, count(cost.macs), macs_share, f"{cost.payload_bytes:,.0f}", sent)
+    return table
+
+
+def _gates(e: Evaluation) -> list[Table]:
+    if not e.gates:
+        return []
+    columns = (
+        "gate after",
+        ">AUC",
+        ">reached",
+        ">stopped",
+        ">neg. pass",
+        ">pos. lost",
+        ">neg. corr.",
+        ">kept",
+        ">dropped",
+    )
+    table = table_of(*columns, title="Each gate alone, on all samples")
+    for gate in e.gates:
+        judged = [gate.negative_pass_through_rate, gate.positive_lost_rate, gate.negative_correction_rate]
+        table.add_row(
+            gate.name,
+            "" if gate.auc is None else f"{gate.auc:.4f}",
+            percent(gate.reached),
+            percent(gate.stopped),
+            *("" if value is None else percent(value) for value in judged),
+            f"{gate.kept:,} of {gate.values:,}",
+            percent(gate.dropout_rate),
+        )
+    return [table]
+
+
+def _classes(e: Evaluation) -> Table:
+    table = table_of("class", ">samples", ">correct", ">gates open", ">stopped", title="Classes")
+    for one in e.classes:
+        table.add_row(one.name, f"{one.samples:,}", percent(one.recall), percent(one.recall_open), percent(one.stopped))
+    return table
+
+
+def _score(threshold: float) -> str:
+    """Return a threshold, which is a logit, as the score that a sample needs to pass.
+
+    >>> _score(0.0), _score(-7.5), _score(float("-inf"))
+    ('0.5', '0.000553', '0')
+    """
+    odds = exp(min(threshold, 700.0))
+    return f"{odds / (1 + odds):.3g}"
+
+
+def table_of(*columns: str, title: str) -> Table:
+    """Return an empty table; a column whose name starts with '>' is set to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(
+            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
+        )
+    return table
+
+
+def percent(value: float) -> str:
+    """Return a share as a person reads it."""
+    if value == 0:
+        return "0 %"
+    return f"{100 * value:.1f} %" if abs(value) >= 0.0005 else f"{100 * value:.2f} %"
+
+
+def count(value: float) -> str:
+    """Return a large number in three digits.
+
+    >>> count(1_234_567), count(999), count(15_500_000_000)
+    ('1.23 M', '999', '15.5 G')
+    """
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def dims(shape: tuple[int, ...]) -> str:
+    """Return a shape as 16×14×14."""
+    return "×".join(map(str, shape))

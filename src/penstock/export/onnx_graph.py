@@ -1,0 +1,130 @@
+"""A stage as an ONNX graph, cleaned of all that a device does not need."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from math import prod
+
+import onnx_ir as ir
+import torch
+from onnx_ir.passes import common
+from torch import Tensor
+
+from penstock.errors import ExportError
+from penstock.export.stage_module import DeployedStage
+from penstock.runtime.engines.onnxruntime import GATE
+
+INPUT, PACKED, LOGITS = "values", "packed", "logits"
+
+OPSET = 20
+
+
+def to_graph(stage: DeployedStage, values: Tensor, number: int) -> ir.Model:
+    """Return a stage as a graph whose first axis is a batch of any size.
+
+    Args:
+        values: a batch of what the stage takes; at least two samples, or the batch would be taken for a constant.
+        number: of the stage, for errors.
+
+    Raises:
+        ExportError: when torch cannot export it.
+    """
+    outputs = [LOGITS] if stage.behind is None else [PACKED, *([GATE] if stage.gate is not None else [])]
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                stage,
+                (values,),
+                dynamo=True,
+                input_names=[INPUT],
+                output_names=outputs,
+                dynamic_shapes={INPUT: {0: torch.export.Dim.DYNAMIC}},
+                opset_version=OPSET,
+                verbose=False,
+            )
+    except Exception as error:  # of many kinds: torch, onnxscript and what the user's modules raise
+        lines = [line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()]
+        raise ExportError(
+            f"stage {number} cannot be exported: {lines[0] if lines else type(error).__name__}. A stage must be a "
+            "static graph: no choices that depend on values, and a first axis that is a batch of any size."
+        ) from error
+    assert program is not None
+    return cleaned(program.model)
+
+
+def cleaned(graph: ir.Model) -> ir.Model:
+    """Remove what nothing uses, and where each operation came from: names of files on the exporting machine."""
+    common.RemoveUnusedNodesPass()(graph)
+    common.ClearMetadataAndDocStringPass()(graph)
+    graph.producer_name = graph.producer_version = None
+    return graph
+
+
+def to_bytes(graph: ir.Model) -> bytes:
+    """Return the content of a file."""
+    return ir.to_proto(graph).SerializeToString(deterministic=True)  # type: ignore[no-any-return]
+
+
+def macs(graph: ir.Model) -> int:
+    """Return the multiply-accumulates of one sample: convolutions, matrix products, recurrent layers."""
+    common.ShapeInferencePass()(graph)
+    return sum(_macs(node) for node in graph.graph)
+
+
+def _macs(node: ir.Node) -> int:
+    count = _COUNTS.get(node.op_type)
+    return 0 if count is None else count(node)
+
+
+def _of_convolution(node: ir.Node) -> int:
+    """Each value of the output reads one filter."""
+    return prod(_sizes(node.outputs[0])[1:]) * prod(_sizes(node.inputs[1])[1:])
+
+
+def _of_transposed(node: ir.Node) -> int:
+    return prod(_sizes(node.inputs[0])[1:]) * prod(_sizes(node.inputs[1])[1:])
+
+
+def _of_product(node: ir.Node) -> int:
+    """Each value of the output reads a row, as long as the input's last axis."""
+    return prod(_sizes(node.outputs[0])[1:]) * _sizes(node.inputs[0])[-1]
+
+
+def _of_recurrent(node: ir.Node) -> int:
+    """Each step reads both matrices; the steps are the input's first axis."""
+    return _sizes(node.inputs[0])[0] * sum(prod(_sizes(weights)) for weights in node.inputs[1:3])
+
+
+_COUNTS = {
+    "Conv": _of_convolution,
+    "ConvTranspose": _of_transposed,
+    "Gemm": _of_product,
+    "MatMul": _of_product,
+    "LSTM": _of_recurrent,
+    "GRU": _of_recurrent,
+    "RNN": _of_recurrent,
+}
+
+
+def _sizes(value: ir.Value | None) -> list[int]:
+    """Return a shape; the batch, and what is not known, counts as 1."""
+    if value is None or value.shape is None:
+        return [1]
+    return [size if isinstance(size, int) else 1 for size in value.shape]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter from talking of optional packages and of its own inner changes."""
+    talker = logging.getLogger("torch.onnx")
+    before = talker.level
+    talker.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        talker.setLevel(before)

@@ -1,0 +1,1 @@
+"""The gated network: its layers, its surgery, its objective, its checkpoint."""

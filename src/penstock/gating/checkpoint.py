@@ -1,0 +1,209 @@
+"""Save and load a gated network without pickle: one safetensors file, with its plan as JSON in the file's header.
+
+A file holds numbers and names, no code: `load` takes the network that was gated, cuts it at the same places and fills
+in the weights. One file, written under another name and then renamed, can be neither half written nor out of step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from penstock.errors import CutError, PenstockError, StorageError
+from penstock.gating.layers import (
+    Both,
+    ClassGate,
+    CompressionOnly,
+    Drawn,
+    Gate,
+    GatedCompression,
+    GateOnly,
+    Halves,
+    PerChannel,
+    PerElement,
+    PerFeature,
+    Thresholded,
+)
+from penstock.gating.network import Certificate, GatedNetwork
+from penstock.gating.surgery import gate
+from penstock.runtime.files import write_atomically
+
+FORMAT = 1
+KEY = "penstock"
+HALVES: dict[str, Any] = {kind.__name__: kind for kind in (Both, GateOnly, CompressionOnly)}
+BINARISATIONS = {kind.__name__: kind for kind in (Thresholded, Drawn)}
+EXTRAS = ("reads_all", "tells_apart")  # of halves; written where they are not the paper's
+GRANULARITIES = {kind.__name__: kind for kind in (PerElement, PerChannel, PerFeature)}
+
+
+def save(net: GatedNetwork, path: str | Path) -> None:
+    """Write the network to one file.
+
+    Raises:
+        StorageError: when a gate is none that `gate` makes, or the file could not be written.
+    """
+    _check_gates(net)
+    tensors, tied = _tensors(net)
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "penstock": version("penstock"),
+        "plan": asdict(net.plan),
+        "background": net.background,
+        "layers": [describe(layer) for layer in net.layers],
+        "certificate": None if net.certificate is None else _finite(asdict(net.certificate)),
+        "tied": tied,
+    }
+    header["sha256"] = _digest(tensors, header)
+    write_atomically(Path(path), safetensors.torch.save(tensors, {KEY: json.dumps(header, allow_nan=False)}))
+
+
+def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwork:
+    """Read what `save` wrote.
+
+    Args:
+        model: a network of the class that was gated (or the list of its stages); its own weights do not matter, and
+            it stays untouched.
+    """
+    path = Path(path)
+    header, tensors = _read(path)
+    plan = header["plan"]
+    made = type(model).__name__ if isinstance(model, nn.Module) else "list"
+    example = torch.zeros((1, *plan["example_shape"]), dtype=getattr(torch, plan["example_dtype"]))
+    layers = [_understand(layer) for layer in header["layers"]]
+    at = None if plan["model"] == "list" else plan["at"]
+    try:
+        if isinstance(model, nn.Module) == (at is None):
+            raise CutError("one is a list of stages and the other is not")
+        halves, positives = [half for half, _ in layers], [omega for _, omega in layers]
+        net = gate(model, example, at, halves=halves, positives=positives, background=header["background"])
+        _fill(net, tensors, header["tied"])
+    except (PenstockError, RuntimeError) as error:
+        raise StorageError(
+            f"{path} holds a gated {plan['model']}, and the {made} given does not fit it: {error} Give a network built "
+            "just as the one that was saved."
+        ) from error
+    certificate = header["certificate"]
+    if certificate is not None:
+        net.certificate = Certificate(**{**certificate, "thresholds": net.thresholds})
+    return net
+
+
+def _check_gates(net: GatedNetwork) -> None:
+    """Refuse what `load` could not build again."""
+    for i, layer in enumerate(net.layers):
+        learns_classes = getattr(layer.halves, "tells_apart", 0)
+        if layer.gate is not None and type(layer.gate) is not (ClassGate if learns_classes else Gate):
+            raise StorageError(
+                f"the gate of layer {i} is a {type(layer.gate).__name__}, and a file holds the gates that `gate` "
+                "makes of a layer's halves: it could not be loaded. Keep the weights of such a network with "
+                "torch.save(net.state_dict(), ...)."
+            )
+
+
+def _tensors(net: GatedNetwork) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return each tensor once, and the names of those that share it."""
+    origin = net.origin if isinstance(net.origin, nn.Module) else nn.ModuleList(net.origin)
+    state = {f"model.{name}": tensor for name, tensor in origin.state_dict(keep_vars=True).items()}
+    state |= {f"layers.{name}": tensor for name, tensor in net.layers.state_dict(keep_vars=True).items()}  # type: ignore[attr-defined]
+    strange = [name for name, tensor in state.items() if not isinstance(tensor, Tensor)]
+    if strange:
+        raise StorageError(
+            f"{', '.join(name.partition('.')[2] for name in strange[:3])} of the network is no tensor, and only "
+            "tensors are written: keep it in a buffer, or write it yourself."
+        )
+    first: dict[int, str] = {}
+    tied = {name: first[id(t)] for name, t in state.items() if first.setdefault(id(t), name) != name}
+    kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in tied}
+    shared = Counter(t.untyped_storage().data_ptr() for t in kept.values())
+    for name, t in kept.items():
+        if shared[t.untyped_storage().data_ptr()] > 1:  # views of one storage: each is written by itself
+            kept[name] = t.clone()
+    return kept, tied
+
+
+def _fill(net: GatedNetwork, tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> None:
+    full = dict(tensors) | {name: tensors[source] for name, source in tied.items()}
+    origin = net.origin if isinstance(net.origin, nn.Module) else nn.ModuleList(net.origin)
+    for prefix, module in (("model.", origin), ("layers.", net.layers)):
+        part = {name.removeprefix(prefix): t for name, t in full.items() if name.startswith(prefix)}
+        module.load_state_dict(part)  # type: ignore[union-attr]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not path.is_file():
+        raise StorageError(f"there is no file {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise StorageError(f"{path} is damaged, or no safetensors file: {error}") from error
+    if KEY not in metadata:
+        raise StorageError(
+            f"{path} is a safetensors file that Penstock did not write: its header has no {KEY!r} entry. Files are "
+            "written by penstock.save."
+        )
+    try:
+        header = json.loads(metadata[KEY])
+        newer = header["format"] > FORMAT
+        by = header["penstock"]
+        if not newer and header["sha256"] != _digest(tensors, header):
+            raise StorageError(f"{path} is damaged: its content is not what was written (checksum). Take another copy.")
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{path} is damaged: its header cannot be read ({error!r}). Take another copy.") from error
+    if newer:
+        raise StorageError(
+            f"{path} was written by Penstock {by} in format {header['format']}; this one reads up to {FORMAT}. Update "
+            "Penstock."
+        )
+    return header, tensors
+
+
+def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
+    """Return a checksum of everything in the file but itself."""
+    rest = {key: value for key, value in header.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def describe(layer: GatedCompression) -> dict[str, Any]:
+    """Return how a layer is built, as plain values."""
+    halves, gate = layer.halves, layer.gate
+    plain = {
+        "halves": type(halves).__name__,
+        "over": type(halves.over).__name__,
+        "width": None if gate is None else gate.width,
+        "binarised": None if isinstance(halves, GateOnly) else type(halves.binarised).__name__,
+        "positives": None if gate is None or gate.positives is None else list(gate.positives),
+    }
+    extra = {name: getattr(halves, name, None) for name in EXTRAS}
+    return plain | {name: value for name, value in extra.items() if value}
+
+
+def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
+    options: dict[str, Any] = {} if layer["width"] is None else {"width": layer["width"]}
+    binarised = layer.get("binarised")  # files of the first days have none: their masks were thresholded
+    if binarised is not None:
+        options["binarised"] = BINARISATIONS[binarised]()
+    options |= {name: layer[name] for name in EXTRAS if name in layer}
+    return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), **options), layer["positives"]
+
+
+def _finite(certificate: dict[str, Any]) -> dict[str, Any]:
+    """Leave the thresholds out: they stand among the tensors, and an opened gate's is no number that JSON knows."""
+    return {key: value for key, value in certificate.items() if key != "thresholds"}

@@ -1,0 +1,155 @@
+"""The gate: a small binary head that says whether a sample is worth the next stage (the paper's section 2.1).
+
+The head must survive the paper's learning rate of 0.01. A narrow ReLU layer on flattened features did not: its units
+died and it stopped everything. Here the narrow layer is normalised before its activation, so no step, however large,
+can push all units to one side (docs/decisions/0004-gate-head.md).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection
+from math import inf, prod
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from penstock.errors import LabelError, ObjectiveError
+from penstock.gating.layers.compression import Granularity, PerElement
+
+
+class Gate(nn.Module):
+    """Score each sample: is there anything here worth waking the next island for?
+
+    The gate sees one value for each dimension of the mask, so its weights shrink with the mask: given ``kept``, it
+    reads packed features and computes exactly what it computed from the masked ones.
+
+    Shapes:
+        x: (batch, *feature) -> logits: (batch,); a sample passes when its logit reaches ``threshold``.
+
+    Attributes:
+        positives: Ω, the labels that this gate lets pass; None for all but ``background``.
+        threshold: the logit at which a sample passes; 0 (a probability of ½) until calibrated.
+    """
+
+    threshold: Tensor
+
+    def __init__(
+        self,
+        feature: tuple[int, ...],
+        over: Granularity = PerElement(),
+        *,
+        width: int = 16,
+        positives: Collection[int] | None = None,
+    ):
+        super().__init__()
+        if positives is not None and not len(positives):
+            raise LabelError(
+                "a gate with no positives would stop everything: name at least one label, or None for all but "
+                "background."
+            )
+        self.over = over
+        self.positives = None if positives is None else tuple(sorted({int(label) for label in positives}))
+        self.squeeze = nn.Linear(prod(over.mask_shape(feature)), width)
+        self.norm = nn.LayerNorm(width)
+        self.score = nn.Linear(width, 1)
+        self.register_buffer("threshold", torch.zeros((), dtype=torch.float64))
+
+    @property
+    def width(self) -> int:
+        """The number of hidden units."""
+        return self.squeeze.out_features
+
+    def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        return self.score(self.hidden(x, kept)).squeeze(1).float()
+
+    def hidden(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Return the hidden units of features, or of packed features: (batch, width)."""
+        weight = self.squeeze.weight if kept is None else self.squeeze.weight.index_select(1, kept)
+        pooled = self.over.pool(x)  # (batch, units)
+        if not torch.is_autocast_enabled(x.device.type):  # which casts by itself
+            pooled = pooled.to(weight.dtype)
+        hidden = F.linear(pooled, weight, self.squeeze.bias)  # (batch, width)
+        return F.silu(self.norm(hidden))
+
+    def pass_logit(self, out: Tensor) -> Tensor:
+        """Return what is held against the threshold, (batch,), given what `forward` returned; here the same."""
+        return out
+
+    def omega(self, labels: Tensor, background: int) -> Tensor:
+        """Return Ω(y): which labels are of interest to this gate."""
+        if self.positives is None:
+            return labels != background
+        return torch.isin(labels, torch.tensor(self.positives, device=labels.device))
+
+    def shrink(self, kept: Tensor) -> Gate:
+        """Return the gate for packed features, with the parameters of the kept dimensions only."""
+        few = nn.utils.skip_init(nn.Linear, len(kept), self.width).to(self.squeeze.weight)
+        few.load_state_dict({"weight": self.squeeze.weight.detach().index_select(1, kept), "bias": self.squeeze.bias})
+        return copy.deepcopy(self, {id(self.squeeze): few}).train(self.training)  # few stands in for all of them
+
+    def macs(self, kept: int) -> int:
+        """Return the multiply-accumulates of one decision when ``kept`` dimensions are read."""
+        return (kept + 1) * self.width
+
+    def extra_repr(self) -> str:
+        wanted = "all but background" if self.positives is None else self.positives
+        return f"positives={wanted}, threshold={self.threshold.item():.4g}"
+
+
+class ClassGate(Gate):
+    """A gate that also learns which class it sees; asked for, it still says only whether that is of interest.
+
+    What it reads has to serve the network behind it as well. A gate that learns nothing but yes or no pulls it towards
+    that one question; one that learns the class too pulls it where the network wants it
+    (docs/decisions/0017-class-gates.md).
+
+    Shapes:
+        x: (batch, *feature) -> class logits: (batch, classes); `pass_logit` makes of them the log-odds of Ω, (batch,).
+
+    Attributes:
+        tells_apart: what it weighs in training to tell the classes of interest from each other, and the other ones; 1
+            weighs it like the gate's own question.
+    """
+
+    inside: Tensor
+    outside: Tensor
+
+    def __init__(
+        self,
+        feature: tuple[int, ...],
+        over: Granularity = PerElement(),
+        *,
+        classes: int,
+        background: int = 0,
+        tells_apart: float = 1.0,
+        width: int = 16,
+        positives: Collection[int] | None = None,
+    ):
+        super().__init__(feature, over, width=width, positives=positives)
+        if not 0 < tells_apart < inf:
+            raise ObjectiveError(f"tells_apart = {tells_apart:g} is not possible: it is a weight, above 0.")
+        self.background, self.tells_apart = background, tells_apart
+        self.score = nn.Linear(width, classes)
+        wanted = self.omega(torch.arange(classes), background)
+        if wanted.all() or not wanted.any():
+            raise LabelError(
+                f"positives {self.positives} with background = {background} leave a gate nothing to tell apart: of the "
+                f"classes 0 … {classes - 1} some are of interest to it, and some are not."
+            )
+        self.register_buffer("inside", wanted.nonzero().flatten(), persistent=False)
+        self.register_buffer("outside", (~wanted).nonzero().flatten(), persistent=False)
+
+    def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        return self.score(self.hidden(x, kept)).float()
+
+    def pass_logit(self, out: Tensor) -> Tensor:
+        inside, outside = out.index_select(1, self.inside), out.index_select(1, self.outside)
+        return inside.logsumexp(1) - outside.logsumexp(1)
+
+    def macs(self, kept: int) -> int:
+        return (kept + self.score.out_features) * self.width
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, tells_apart={self.tells_apart:g}"

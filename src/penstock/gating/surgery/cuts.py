@@ -1,0 +1,243 @@
+"""Find every legal place for a gate: where exactly one tensor crosses.
+
+A value crosses a place when it is computed before it and used after it. Parameters, what is computed from them alone,
+and sizes do not count: the next stage can fetch, compute or read them off the tensor that crosses.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from penstock.errors import CutError
+from penstock.gating.surgery.profile import Measured, measure
+from penstock.gating.surgery.trace import Trace, owner, trace
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A legal place for a gate.
+
+    Attributes:
+        name: the outermost module that ends there, or the operation's name.
+        depth: the share of the network's blocks before it; a block is a piece with MACs that no legal cut divides.
+        macs: multiply-accumulates a sample before it.
+        shape: of one sample's features there.
+        also: other names of the same place.
+    """
+
+    name: str
+    depth: float
+    macs: int
+    shape: tuple[int, ...]
+    also: tuple[str, ...] = ()
+
+
+class Cuts(tuple[Cut, ...]):
+    """Legal cuts, in the order of the network; prints as a table."""
+
+    def __str__(self) -> str:
+        from penstock.evaluation.tables import cuts_table, render
+
+        return render(cuts_table(self))
+
+    __repr__ = __str__
+
+
+def cuts(model: nn.Module, example: Tensor) -> Cuts:
+    """List every place where a gate can stand; ``model`` stays untouched.
+
+    Args:
+        model: any network with one input and one output.
+        example: a batch as the network takes it, (batch, ...).
+    """
+    return Cuts(place.cut for place in survey(model, example).places)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cut, the node whose value crosses there, and the number of the last node before it."""
+
+    cut: Cut
+    node: fx.Node
+    index: int
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All that is known of a network before it is cut."""
+
+    model: nn.Module
+    traced: Trace
+    measured: Measured
+    places: tuple[Place, ...]
+
+    def find(self, at: float | int | str | Iterable[float | str]) -> tuple[Place, ...]:
+        """Return the places asked for, by depth, count or name, in the order of the network."""
+        wanted = _wanted(at)
+        if wanted and not self.places:
+            raise CutError(
+                f"{type(self.model).__name__} has no legal place for a gate: nowhere does exactly one tensor cross."
+            )
+        found: dict[fx.Node, tuple[float | str, Place]] = {}
+        for one in wanted:
+            place = self._by_name(one) if isinstance(one, str) else self._by_depth(one)
+            if place.node in found:
+                depths = ", ".join(f"{depth:.2f}" for depth in sorted({p.cut.depth for p in self.places}))
+                raise CutError(
+                    f"two gates at one place: {found[place.node][0]!r} and {one!r} both fall on {place.cut.name!r}. "
+                    f"Legal depths of this network: {depths}."
+                )
+            found[place.node] = one, place
+        return tuple(sorted((place for _, place in found.values()), key=lambda place: place.index))
+
+    def _by_depth(self, depth: float) -> Place:
+        if not 0 < depth < 1:
+            raise CutError(
+                f"a gate at depth {depth} is not possible: a depth lies between 0 and 1, both excluded. 0.4 is after "
+                "40 % of the blocks; a whole number is a count of gates."
+            )
+        best = min(abs(place.cut.depth - depth) for place in self.places)
+        near = [place for place in self.places if abs(abs(place.cut.depth - depth) - best) < 1e-9]
+        # At one depth there are often several places (after the convolution, its norm, its activation, its pool):
+        # the smallest tensor is the cheapest to send, and the last of those is the furthest processed.
+        return min(reversed(near), key=lambda place: torch.Size(place.cut.shape).numel())
+
+    def _by_name(self, name: str) -> Place:
+        for names_of in (lambda cut: (cut.name, *cut.also[1:]), lambda cut: cut.also):  # modules before operations
+            for place in self.places:
+                if name in names_of(place.cut):
+                    return place
+        model = type(self.model).__name__
+        refused = f"a gate after {name!r} is not possible"
+        modules = [path for path, _ in self.model.named_modules() if path]
+        known = [other for place in self.places for other in (place.cut.name, *place.cut.also)]
+        ends = [node for node, names in self.traced.ends.items() if name in names]
+        if ends:
+            raise CutError(f"{refused}: {self._why_not(ends[0])}")
+        inside = [leaf for leaf in self.traced.leaves if name.startswith(leaf + ".")]
+        if inside:
+            raise CutError(f"{refused}: it lies inside {inside[0]!r}, which cannot be traced and stays in one piece.")
+        if name in modules:
+            raise CutError(
+                f"{refused}: no single tensor of {model} is the output of this module. All legal places: penstock cuts."
+            )
+        close = difflib.get_close_matches(name, dict.fromkeys(known + modules), n=3)
+        hint = f"Close: {', '.join(map(repr, close))}." if close else f"Legal: {', '.join(map(repr, known[:5]))}, …"
+        raise CutError(f"{refused}: {model} has no such module. {hint}")
+
+    def _why_not(self, node: fx.Node) -> str:
+        nodes = list(self.traced.graph.nodes)
+        crossing = _crossing(nodes, self.measured, nodes.index(node))
+        later = [p.cut.name for p in self.places if p.index > nodes.index(node)][:1]
+        earlier = [p.cut.name for p in self.places if p.index < nodes.index(node)][-1:]
+        legal = ", ".join(map(repr, later + earlier)) or "none"
+        if len(crossing) == 1:
+            shape = tuple(getattr(self.measured.values[crossing[0]], "shape", ()))
+            return (
+                f"the tensor that crosses there has shape {shape}, and a gate needs (batch, features …) with some of "
+                f"the network on both sides. The next legal places: {legal}. All of them: penstock cuts."
+            )
+        names = ", ".join(n.name for n in crossing)
+        return (
+            f"{len(crossing)} tensors cross there ({names}: a skip connection or a branch). The next legal places: "
+            f"{legal}. All of them: penstock cuts."
+        )
+
+
+def survey(model: nn.Module, example: Tensor) -> Survey:
+    """Trace and measure ``model``, and find the places where it can be cut."""
+    traced = trace(model)
+    measured = measure(model, traced, example)
+    return Survey(model, traced, measured, _places(traced, measured))
+
+
+def _wanted(at: Any) -> list[float | str]:
+    if isinstance(at, bool) or at is None:
+        raise CutError(f"at={at} says nothing: give a depth (0.4), a count (3), a module's name, or a list of those.")
+    if isinstance(at, Integral):
+        if at < 0:
+            raise CutError(f"at={at} is not possible: a count of gates is 0 or more.")
+        return [(i + 1) / (int(at) + 1) for i in range(int(at))]
+    wanted = [at] if isinstance(at, (Real, str)) else list(at)
+    for one in wanted:
+        if isinstance(one, Integral) or not isinstance(one, (Real, str)):  # True is one, too
+            raise CutError(f"at={wanted!r} is not possible: {one!r} is neither a depth like 0.4 nor a module's name.")
+    return [one if isinstance(one, str) else float(one) for one in wanted]
+
+
+def _places(traced: Trace, measured: Measured) -> tuple[Place, ...]:
+    nodes = list(traced.graph.nodes)
+    legal: list[tuple[int, fx.Node]] = []
+    for i, crossing in enumerate(_all_crossings(nodes, measured)):
+        if len(crossing) == 1 and _is_feature(crossing[0], measured) and (not legal or legal[-1][1] is not crossing[0]):
+            legal.append((i, crossing[0]))
+    total, marks, done = 0, [], 0
+    for i in [*(i for i, _ in legal), len(nodes) - 1]:
+        total += any(measured.macs[node] for node in nodes[done : i + 1])
+        done = i + 1
+        marks.append(total)
+    calls: dict[str, int] = {}
+    names = {node: [_numbered(path, calls) for path in paths] for node, paths in traced.ends.items()}
+    own = {node: _numbered(_qualified(node), calls) for node in nodes if node.op not in ("call_module", "output")}
+    places = []
+    for (i, node), blocks in zip(legal, marks, strict=False):
+        if 0 < blocks < total:
+            *also, name = [node.name, *([own[node]] if node in own else []), *_names(node, names)]
+            before = sum(measured.macs[n] for n in nodes[: i + 1])
+            shape = tuple(measured.values[node].shape[1:])
+            places.append(Place(Cut(name, blocks / total, before, shape, tuple(also)), node, i))
+    return tuple(places)
+
+
+def _names(node: fx.Node, names: dict[fx.Node, list[str]]) -> list[str]:
+    if node in names or not (_is_item(node) and isinstance(node.args[0], fx.Node)):
+        return names.get(node, [])
+    return names.get(node.args[0], [])  # the output of a GRU is the first item of what the module returns
+
+
+def _is_item(node: fx.Node) -> bool:
+    return node.target is operator.getitem and isinstance(node.args[1], int) and node.args[1] == 0
+
+
+def _qualified(node: fx.Node) -> str:
+    """Return the name of an operation with the module that it stands in: 'blocks.0.add'."""
+    operation = node.target if isinstance(node.target, str) else node.target.__name__
+    return ".".join(filter(None, (owner(node), operation)))
+
+
+def _numbered(path: str, calls: dict[str, int]) -> str:
+    """Name the second call of a shared module 'path#2'."""
+    calls[path] = calls.get(path, 0) + 1
+    return path if calls[path] == 1 else f"{path}#{calls[path]}"
+
+
+def _is_feature(node: fx.Node, measured: Measured) -> bool:
+    value = measured.values[node]
+    return (
+        isinstance(value, Tensor)
+        and value.ndim >= 2
+        and value.is_floating_point()
+        and measured.batch_first(node)
+        and all(size > 0 for size in value.shape)
+    )
+
+
+def _all_crossings(nodes: list[fx.Node], measured: Measured) -> Iterable[list[fx.Node]]:
+    index = {node: i for i, node in enumerate(nodes)}
+    last_use = {node: max((index[user] for user in node.users), default=-1) for node in nodes}
+    live: list[fx.Node] = []
+    for i, node in enumerate(nodes[:-1]):
+        live = [n for n in (*live, node) if last_use[n] > i and measured.must_cross(n)]
+        yield live
+
+
+def _crossing(nodes: list[fx.Node], measured: Measured, i: int) -> list[fx.Node]:
+    return list(_all_crossings(nodes, measured))[i]

@@ -1,0 +1,135 @@
+"""Put gates into a network, and take them out again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+from numbers import Integral
+
+from torch import Tensor, nn
+
+from penstock.errors import CutError, LabelError
+from penstock.gating.layers import Both, GatedCompression, Halves
+from penstock.gating.network import GatedNetwork, Plan
+from penstock.gating.surgery.cuts import survey
+from penstock.gating.surgery.partition import split
+from penstock.gating.surgery.profile import measure_stages
+
+Positives = Collection[int] | Sequence[Collection[int] | None] | None
+
+
+def gate(
+    model: nn.Module | Sequence[nn.Module],
+    example: Tensor,
+    at: float | int | str | Iterable[float | str] | None = None,
+    *,
+    halves: Halves | Sequence[Halves] = Both(),
+    positives: Positives = None,
+    background: int = 0,
+) -> GatedNetwork:
+    """Return ``model`` as a gated network; the model given stays untouched.
+
+    Args:
+        model: a network with one input and class logits as its output; or, where it cannot be traced, a list of its
+            stages, with a gate between each two of them.
+        example: a batch as the network takes it, (batch, ...). Only its shape and dtype matter.
+        at: where the gates stand: a depth (0.4), several (0.2, 0.4, 0.6), a count spread evenly (3), or names of
+            modules ("layer2"). `cuts` lists the legal places. 0 gives the plain network, ready for `fit`.
+        halves: what a layer has: `Both()`, `GateOnly()` or `CompressionOnly()`, with their granularity; one for all, or
+            a list with one for each.
+        positives: Ω, the labels that gates let pass: one set for all gates, or a list with one for each. None for all
+            but background.
+        background: the label of what is of no interest.
+    """
+    if isinstance(model, nn.Module):
+        if at is None:
+            raise CutError("at is missing: give a depth (0.4), a count (3), a module's name, or a list of those.")
+        copied = _copied(model)
+        surveyed = survey(copied, example)
+        places = surveyed.find(at)
+        cut, fixed_size = split(copied, surveyed, places)
+        stages: list[nn.Module] = list(cut)
+        shapes = [place.cut.shape for place in places]
+        so_far = [0, *(place.cut.macs for place in places), sum(surveyed.measured.macs.values())]
+        macs = [after - before for before, after in pairwise(so_far)]
+        names = tuple(place.cut.name for place in places)
+        classes = surveyed.measured.classes
+        origin: nn.Module | list[nn.Module] = copied
+    else:
+        if at is not None:
+            raise CutError(f"at={at!r} came with a list of stages: gates stand between the stages, so leave `at` out.")
+        stages = _checked_stages(model)
+        (*shapes, (classes, *_)), macs = measure_stages(stages, example)
+        names, fixed_size = tuple(f"stage {i}" for i in range(1, len(stages))), False
+        origin = list(stages)
+    plan = Plan(
+        model=type(model).__name__,
+        at=names,
+        example_shape=tuple(example.shape[1:]),
+        example_dtype=str(example.dtype).removeprefix("torch."),
+        classes=classes,
+        macs=tuple(macs),
+        fixed_size=fixed_size,
+    )
+    layers = [
+        GatedCompression(shape, half, positives=omega, classes=classes, background=background)
+        for shape, half, omega in zip(
+            shapes, _halves(halves, len(shapes)), _positives(positives, len(shapes)), strict=True
+        )
+    ]
+    device = example.device
+    network = GatedNetwork(stages, [layer.to(device) for layer in layers], plan, origin, background=background)
+    training = model.training if isinstance(model, nn.Module) else stages[0].training
+    for layer in layers:
+        layer.train(training)
+    network.training = training
+    return network
+
+
+def ungate(network: GatedNetwork) -> nn.Module | list[nn.Module]:
+    """Return the plain network with the trained weights, as a copy; a list if it was gated as a list of stages."""
+    return copy.deepcopy(network.origin)
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except RuntimeError as error:
+        raise CutError(
+            f"a {type(model).__name__} cannot be copied: {error} Such are networks with the older nn.utils.weight_norm "
+            "or spectral_norm: take those of nn.utils.parametrizations instead."
+        ) from error
+
+
+def _checked_stages(stages: Sequence[nn.Module]) -> list[nn.Module]:
+    wrong = [type(stage).__name__ for stage in stages if not isinstance(stage, nn.Module)]
+    if wrong or len(stages) < 2:
+        came = f"of {wrong}" if wrong else f"of {len(stages)}"
+        raise CutError(f"a list {came} came; give a network, or a list of two or more stages, each an nn.Module.")
+    return copy.deepcopy(list(stages))
+
+
+def _positives(positives: Positives, gates: int) -> list[Collection[int] | None]:
+    if positives is None:
+        return [None] * gates
+    if isinstance(positives, Tensor):  # its elements are no numbers
+        positives = positives.tolist()
+    if all(isinstance(one, Integral) for one in positives):
+        return [positives] * gates  # type: ignore[list-item]
+    if len(positives) != gates:
+        raise LabelError(
+            f"positives for {len(positives)} gates came, and there are {gates}: give one set of labels, or one for "
+            "each gate."
+        )
+    return list(positives)  # type: ignore[arg-type]
+
+
+def _halves(halves: Halves | Sequence[Halves], gates: int) -> list[Halves]:
+    if not isinstance(halves, Sequence):
+        return [halves] * gates
+    if len(halves) != gates:
+        raise CutError(
+            f"halves for {len(halves)} layers came, and there are {gates}: give one for all, or one for each."
+        )
+    return list(halves)

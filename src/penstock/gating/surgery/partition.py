@@ -1,0 +1,109 @@
+"""Cut a traced network into stages, each a module that can be called alone."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from penstock.gating.surgery.cuts import Place, Survey
+from penstock.gating.surgery.trace import is_inplace
+
+VIEWS = {
+    "flatten", "view", "view_as", "reshape", "transpose", "permute", "movedim", "squeeze", "unsqueeze", "getitem",
+    "chunk", "split", "unbind", "expand", "Flatten", "Unflatten", "Identity", "Dropout", "dropout",
+}  # fmt: skip
+
+
+def split(model: nn.Module, surveyed: Survey, at: Sequence[Place]) -> tuple[list[fx.GraphModule], bool]:
+    """Cut a network; stages share the modules of ``model``, copying none.
+
+    Args:
+        model: a network with the modules of the one that was surveyed.
+        surveyed: its graph.
+        at: places in the order of the network.
+
+    Returns:
+        The stages, and whether a stage takes sizes for granted that it cannot read off what it receives, so that
+        only inputs of the example's shape are right.
+    """
+    nodes = list(surveyed.traced.graph.nodes)
+    ends = [*(place.index for place in at), len(nodes) - 1]
+    starts = [0, *(end + 1 for end in ends[:-1])]
+    crossing: list[fx.Node | None] = [None, *(place.node for place in at), None]
+    for name, constant in surveyed.traced.constants.items():
+        setattr(model, name, constant)
+    stages = [
+        _Stage(model, surveyed, nodes[start : end + 1], entry, leave)
+        for start, end, entry, leave in zip(starts, ends, crossing, crossing[1:], strict=False)
+    ]
+    modules = [stage.module(f"Stage{number}") for number, stage in enumerate(stages, start=1)]
+    for name in surveyed.traced.constants:
+        delattr(model, name)  # the stages have it now
+    return modules, any(stage.takes_sizes_for_granted for stage in stages)
+
+
+class _Stage:
+    """One stage's graph in the making."""
+
+    def __init__(
+        self, model: nn.Module, surveyed: Survey, nodes: list[fx.Node], entry: fx.Node | None, leave: fx.Node | None
+    ):
+        self.model, self.measured = model, surveyed.measured
+        self.graph = fx.Graph()
+        self.known: dict[fx.Node, fx.Node] = {}
+        self.takes_sizes_for_granted = False
+        if entry is not None:
+            self.entry = self.known[entry] = self.graph.placeholder(entry.name)
+            if _changes_its_input(model, nodes, entry):  # the gate still needs what it saw
+                self.entry = self.known[entry] = self.graph.call_method("clone", (self.entry,))
+        for node in nodes:
+            constant = node not in self.measured.depends and node.op != "output"
+            if constant and not is_inplace(model, node):
+                continue  # fetched where it is used
+            self.known[node] = self.graph.node_copy(node, self.fetch)
+        if leave is not None:
+            self.graph.output(self.fetch(leave))
+        self.graph.lint()
+
+    def module(self, name: str) -> fx.GraphModule:
+        """Return the stage."""
+        return fx.GraphModule(self.model, self.graph, name)
+
+    def fetch(self, node: fx.Node) -> fx.Node:
+        """Return the stage's own copy of a value from before the cut."""
+        if node not in self.known:
+            size = self.measured.size_of(node) if node in self.measured.depends else None
+            if size is None:  # a parameter, or computed from parameters alone
+                self.known[node] = self.graph.node_copy(node, self.fetch)
+            else:
+                self.known[node] = self._rebuilt(size)
+        return self.known[node]
+
+    def _rebuilt(self, size: Any) -> Any:
+        """Read a size off the tensor that crossed where it follows the batch; else it is the number that it was."""
+        if isinstance(size, list):
+            return self.graph.call_function(tuple, ([self._rebuilt(part) for part in size],))
+        factor, follows_batch = size
+        if not follows_batch:
+            self.takes_sizes_for_granted = True
+            return self.graph.call_function(int, (factor,))
+        batch = self.graph.call_function(torch.Tensor.size, (self.entry, 0))
+        return self.graph.call_function(operator.mul, (batch, factor))
+
+
+def _changes_its_input(model: nn.Module, nodes: list[fx.Node], entry: fx.Node) -> bool:
+    """Say whether an operation changes what a stage receives, itself or a view of it."""
+    same = {entry}
+    for node in nodes:
+        if same.isdisjoint(node.all_input_nodes):
+            continue
+        if is_inplace(model, node):
+            return True
+        name = type(model.get_submodule(str(node.target))).__name__ if node.op == "call_module" else node.target
+        if (name if isinstance(name, str) else getattr(name, "__name__", "")) in VIEWS:
+            same.add(node)
+    return False

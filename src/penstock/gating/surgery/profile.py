@@ -1,0 +1,224 @@
+"""Measure a network: the shape and the multiply-accumulates of each operation, without computing anything.
+
+The graph is run on tensors that have a shape and no data, so that measuring a large network takes no memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from penstock.errors import CutError, ShapeError
+from penstock.gating.mode import mode
+from penstock.gating.surgery.trace import Trace, skeleton
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Each node's value and MACs a sample; ``values`` at one batch size, ``others`` at another."""
+
+    values: dict[fx.Node, Any]
+    others: dict[fx.Node, Any]
+    macs: dict[fx.Node, int]
+    depends: frozenset[fx.Node]
+    sizes: frozenset[fx.Node]
+    batch: int
+    other_batch: int
+    classes: int
+
+    def batch_first(self, node: fx.Node) -> bool:
+        """Say whether the first axis of a tensor, and no other, is the batch."""
+        one, two = self.values[node].shape, self.others[node].shape
+        return len(one) == len(two) and one[0] == self.batch and two[0] == self.other_batch and one[1:] == two[1:]
+
+    def must_cross(self, node: fx.Node) -> bool:
+        """Say whether a later stage can get this value in no other way than by receiving it."""
+        return node in self.depends and node.op != "output" and self.size_of(node) is None
+
+    def size_of(self, node: fx.Node) -> Any:
+        """Describe a size as (factor, times batch?), a list of those, or None if it is no size."""
+        return self._size(self.values[node], self.others[node]) if node in self.sizes else None
+
+    def _size(self, value: Any, other: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            parts = [self._size(a, b) for a, b in zip(value, other, strict=True)]
+            return None if any(part is None for part in parts) else parts
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value == other:
+                return value, False
+            if value % self.batch == 0 and value // self.batch * self.other_batch == other:
+                return value // self.batch, True
+        return None
+
+
+def measure(model: nn.Module, traced: Trace, example: Tensor) -> Measured:
+    """Run the graph of ``model`` on shapes alone, at two batch sizes, and count its MACs."""
+    check_example(example)
+    graph = traced.graph
+    bare = skeleton(model)  # parts that cache what they compute cache it there
+    for name, constant in traced.constants.items():
+        setattr(bare, name, constant)
+    module = fx.GraphModule(bare, graph)
+    try:
+        values, macs = _run(module, example, batch=2)
+        others, _ = _run(module, example, batch=3)
+        _enter(module, example, macs)
+    except Exception as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ShapeError(
+            f"an example of shape {tuple(example.shape)}, {example.dtype}, does not fit {type(model).__name__}: "
+            f"{reason}. Give a batch as the network takes it, (batch, ...); any batch size must work."
+        ) from error
+    classes = _classes(model, graph, values, batch=2)
+    depends: set[fx.Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder" or any(parent in depends for parent in node.all_input_nodes):
+            depends.add(node)
+    return Measured(values, others, macs, frozenset(depends), _sizes(graph), batch=2, other_batch=3, classes=classes)
+
+
+def measure_stages(stages: list[nn.Module], example: Tensor) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Run stages one after another on the example itself; return their output shapes and MACs a sample."""
+    check_example(example)
+    shapes, macs, x = [], [], example
+    for number, stage in enumerate(stages, start=1):
+        with torch.no_grad(), mode(stage, training=False), _countable() as counter:
+            try:
+                x = stage(x)
+            except Exception as error:
+                raise ShapeError(
+                    f"stage {number} does not take what comes to it, shape {tuple(x.shape)}: {error}"
+                ) from error
+        if not isinstance(x, Tensor) or x.ndim < 2 or len(x) != len(example):
+            came = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ShapeError(
+                f"stage {number} returns {came}; a stage returns one tensor, (batch, ...), here a batch of "
+                f"{len(example)}."
+            )
+        shapes.append(tuple(x.shape[1:]))
+        macs.append(counter.get_total_flops() // 2 // len(example))
+    return shapes, macs
+
+
+def check_example(example: Any) -> None:
+    """Refuse what is not a batch of samples."""
+    if not isinstance(example, Tensor):
+        raise ShapeError(
+            f"the example is a {type(example).__name__}; give a tensor: a batch as the network takes it, (batch, ...)."
+        )
+    if example.ndim < 2 or len(example) < 1:
+        raise ShapeError(
+            f"the example has shape {tuple(example.shape)}; give a batch of at least one sample, (batch, ...), as the "
+            "network takes it."
+        )
+
+
+def _sizes(graph: fx.Graph) -> frozenset[fx.Node]:
+    """Return the nodes that are read off shapes, and what is reckoned from those."""
+    sizes: set[fx.Node] = set()
+    for node in graph.nodes:
+        read = (node.op == "call_method" and node.target in ("size", "dim", "numel")) or (
+            node.op == "call_function" and node.target is getattr and node.args[1] in ("shape", "ndim")
+        )
+        reckoned = node.op == "call_function" and node.all_input_nodes and sizes.issuperset(node.all_input_nodes)
+        if read or reckoned:
+            sizes.add(node)
+    return frozenset(sizes)
+
+
+@contextlib.contextmanager
+def _countable() -> Iterator[FlopCounterMode]:
+    """Count operations, with fused kernels switched off that would hide theirs."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="TF32 acceleration")  # of no concern to a CPU
+            with (
+                torch.backends.mkldnn.flags(enabled=False),
+                sdpa_kernel(SDPBackend.MATH),
+                FlopCounterMode(display=False) as counter,
+            ):
+                yield counter
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _run(module: fx.GraphModule, example: Tensor, batch: int) -> tuple[dict[fx.Node, Any], dict[fx.Node, int]]:
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    try:
+        log.disabled = True  # it prints a traceback of what is expected here
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            return _metered(
+                module, torch.empty((batch, *example.shape[1:]), dtype=example.dtype, device=example.device)
+            )
+    except Exception:  # a part that looks at its data, or an operation that knows no shapes: run it on real numbers
+        sample = example[:1].expand(batch, *example.shape[1:])
+    finally:
+        log.disabled = False
+    return _metered(module, sample)
+
+
+def _enter(module: fx.GraphModule, example: Tensor, macs: dict[fx.Node, int]) -> None:
+    """Run the network on real numbers up to its first real work: tensors without data forgive a wrong dtype."""
+
+    class Entered(Exception):
+        pass
+
+    class Visitor(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            value = super().run_node(n)
+            if macs[n]:
+                raise Entered
+            return value
+
+    with torch.no_grad(), mode(module, training=False), contextlib.suppress(Entered):
+        Visitor(module).run(example[:1])
+
+
+def _metered(module: fx.GraphModule, x: Tensor) -> tuple[dict[fx.Node, Any], dict[fx.Node, int]]:
+    values: dict[fx.Node, Any] = {}
+    macs: dict[fx.Node, int] = {}
+
+    class Meter(fx.Interpreter):
+        extra_traceback = False
+
+        def run_node(self, n: fx.Node) -> Any:
+            before = counter.get_total_flops()
+            value = super().run_node(n)
+            macs[n] = (counter.get_total_flops() - before) // 2 // len(x)
+            values[n] = fx.node.map_aggregate(value, _shape_only)
+            return value
+
+    with torch.no_grad(), mode(module, training=False), _countable() as counter:
+        Meter(module).run(x)
+    return values, macs
+
+
+def _shape_only(value: Any) -> Any:
+    return torch.empty_like(value, device="meta") if isinstance(value, Tensor) else value
+
+
+def _classes(model: nn.Module, graph: fx.Graph, values: dict[fx.Node, Any], batch: int) -> int:
+    out = values[next(node for node in graph.nodes if node.op == "output")]
+    if isinstance(out, (tuple, list, dict)):
+        raise CutError(
+            f"{type(model).__name__} returns {len(out)} values ({type(out).__name__}); a network with one output, the "
+            "class logits (batch, classes), can be gated. Wrap it in a module that returns only those."
+        )
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != batch:
+        came = f"shape {('batch', *out.shape[1:])}" if isinstance(out, Tensor) else type(out).__name__
+        raise CutError(
+            f"{type(model).__name__} returns {came}; a network that returns class logits (batch, classes) can be gated."
+        )
+    return int(out.shape[1])

@@ -1,0 +1,248 @@
+"""Turn a network into a graph of its operations that is true in training and in evaluation.
+
+Three things that plain symbolic tracing does not do:
+
+* a submodule that cannot be traced becomes a leaf by itself, and tracing starts again;
+* ``F.dropout(x, training=self.training)`` stays switchable: the network is traced in both modes, and a constant that
+  is True in one and False in the other becomes ``self.training``; a submodule that takes another way becomes a leaf;
+* each node knows which modules end with it, so that a place in the graph can be called by a module's name.
+
+What a graph cannot hold becomes a leaf too: a forward that changes a buffer outside the graph, or that draws random
+numbers of its own, which would be drawn once and then stay.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import random
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+
+from penstock.errors import CutError
+from penstock.gating.mode import mode
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A network's graph.
+
+    Attributes:
+        ends: the modules that end with a node, innermost first.
+        leaves: the modules that cannot be traced and stay in one piece.
+        constants: tensors that forward makes from nothing; the graph asks its module for them by these names.
+    """
+
+    graph: fx.Graph
+    ends: dict[fx.Node, list[str]]
+    leaves: frozenset[str]
+    constants: dict[str, Tensor]
+
+
+def trace(model: nn.Module) -> Trace:
+    """Trace ``model`` without changing it."""
+    if model._forward_hooks or model._forward_pre_hooks:
+        raise CutError(
+            f"{type(model).__name__} has forward hooks of its own, which stages could not keep: remove them, or wrap "
+            "the network in a module that does what they do."
+        )
+    leaves: set[str] = set()
+    while True:
+        try:
+            with mode(model, training=True):
+                training = _traced(model, leaves)
+            with mode(model, training=False):
+                evaluation = _traced(model, leaves)
+            _merge(training.graph, evaluation.graph)
+        except _Untraceable as failure:
+            if "" in failure.paths:
+                raise CutError(_explain(model, failure)) from failure.__cause__
+            leaves.update(failure.paths)
+        else:
+            return training
+
+
+def owner(node: fx.Node) -> str:
+    """Return the path of the module whose forward made this node."""
+    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+    if node.op == "call_module":
+        paths = paths[:-1]
+    return paths[-1] if paths else ""
+
+
+def skeleton(model: nn.Module) -> nn.Module:
+    """Copy a network's modules and buffers, but none of its parameters: to be run where traces may be left."""
+    return copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
+
+
+def is_inplace(model: nn.Module, node: fx.Node) -> bool:
+    """Say whether an operation changes its input."""
+    if node.op == "call_module":
+        return bool(getattr(model.get_submodule(str(node.target)), "inplace", False))
+    if node.op == "call_method":
+        return str(node.target).endswith("_") and not str(node.target).startswith("__")
+    if node.op == "call_function":
+        name = getattr(node.target, "__name__", "")
+        return (
+            bool(node.kwargs.get("inplace", False)) or name.endswith("_") or name in ("iadd", "imul", "isub", "setitem")
+        )
+    return False
+
+
+def _traced(model: nn.Module, leaves: set[str]) -> Trace:
+    model = skeleton(model)  # some networks cache what they compute, and would keep proxies of this trace
+    tracer = _Tracer(leaves)
+    versions = {name: buffer._version for name, buffer in model.named_buffers()}
+    with _own_chances():
+        try:
+            graph = tracer.watched("", lambda: tracer.trace(model, concrete_args=_defaults(model)))
+        except _Untraceable:
+            raise
+        except Exception as error:  # whatever a stranger's forward raises when it meets a proxy
+            raise _Untraceable("") from error
+    changed = [name for name, buffer in model.named_buffers() if buffer._version != versions[name]]
+    if changed:
+        cause = ValueError(f"it changes its buffer {changed[0]!r}, which a graph would do once and never again")
+        raise _Untraceable(*(name.rpartition(".")[0] for name in changed)) from cause
+    fx.GraphModule(model, graph)  # which owns the graph from now on, as the next line wants
+    graph.eliminate_dead_code(lambda node: node.is_impure() or is_inplace(model, node))
+    made = [
+        str(node.target) for node in graph.nodes if node.op == "get_attr" and "_tensor_constant" in str(node.target)
+    ]
+    return Trace(graph, tracer.ends, frozenset(leaves), {name: getattr(model, name) for name in made})
+
+
+@contextmanager
+def _own_chances() -> Iterator[None]:
+    """Give the random numbers back as they were."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
+def _defaults(model: nn.Module) -> dict[str, Any]:
+    """Return the optional arguments of forward, to be fixed at their defaults."""
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    required = [p.name for p in named if p.default is p.empty]
+    if len(required) > 1:
+        raise CutError(
+            f"{type(model).__name__}.forward takes {len(required)} inputs ({', '.join(required)}); a network with one "
+            "input can be gated. Wrap it in a module that takes one tensor."
+        )
+    return {p.name: p.default for p in named[1:] if p.default is not p.empty}
+
+
+class _Untraceable(Exception):
+    """The forward of the modules at ``paths`` cannot be traced; an empty path is the network itself."""
+
+    def __init__(self, *paths: str):
+        super().__init__(*paths)
+        self.paths = paths
+
+
+class _Tracer(fx.Tracer):
+    def __init__(self, leaves: set[str]):
+        super().__init__()
+        self.leaves = leaves
+        self.ends: dict[fx.Node, list[str]] = {}
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return module_qualified_name in self.leaves or super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        path = self.path_of_module(m)
+        try:
+            if type(m) is nn.TransformerEncoder and path not in self.leaves:
+                out = _layer_by_layer(m, *args, **kwargs)
+            else:
+                out = self.watched(path, lambda: super(_Tracer, self).call_module(m, forward, args, kwargs))
+        except _Untraceable:
+            raise
+        except Exception as error:
+            raise _Untraceable(path) from error
+        if isinstance(out, fx.Proxy):
+            self.ends.setdefault(out.node, []).append(path)
+        return out
+
+    def watched(self, path: str, run: Callable[[], Any]) -> Any:
+        """Run a forward that must not draw random numbers: torch's, Python's or numpy's."""
+        state, others = torch.get_rng_state(), _other_chance()
+        out = run()
+        if not torch.equal(state, torch.get_rng_state()) or others != _other_chance():
+            raise _Untraceable(path) from ValueError("it draws random numbers, which would be the same for ever after")
+        return out
+
+
+def _other_chance() -> tuple[Any, ...]:
+    """Return the state of Python's random numbers, and of numpy's."""
+    name, keys, *rest = np.random.get_state(legacy=True)
+    return random.getstate(), name, np.asarray(keys).tobytes(), *rest
+
+
+def _layer_by_layer(
+    encoder: nn.TransformerEncoder,
+    src: Any,
+    mask: Any = None,
+    src_key_padding_mask: Any = None,
+    is_causal: bool | None = None,
+) -> Any:
+    """Do what ``nn.TransformerEncoder.forward`` does, without its shortcuts that look at data."""
+    for layer in encoder.layers:
+        src = layer(src, mask, src_key_padding_mask, bool(is_causal))
+    return src if encoder.norm is None else encoder.norm(src)
+
+
+def _merge(training: fx.Graph, evaluation: fx.Graph) -> None:
+    """Make ``training`` true in both modes, or say which module takes another way in evaluation."""
+    left, right = list(training.nodes), list(evaluation.nodes)
+    number = {node: i for i, node in enumerate(right)} | {node: i for i, node in enumerate(left)}
+    switch: fx.Node | None = None
+
+    def merge(a: Any, b: Any, node: fx.Node) -> Any:
+        nonlocal switch
+        if isinstance(a, fx.Node) and isinstance(b, fx.Node) and number[a] == number[b]:
+            return a
+        if a is True and b is False:
+            if switch is None:
+                with training.inserting_before(left[0]):
+                    switch = training.create_node("get_attr", "training")
+            return switch
+        if isinstance(a, (tuple, list)) and type(a) is type(b) and len(a) == len(b):
+            return type(a)(merge(x, y, node) for x, y in zip(a, b, strict=True))
+        if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+            return {key: merge(value, b[key], node) for key, value in a.items()}
+        if isinstance(a, fx.Node) or isinstance(b, fx.Node) or a != b:
+            raise _Untraceable(owner(node)) from ValueError("it computes something else in training than in evaluation")
+        return a
+
+    for a, b in zip(left, right, strict=False):
+        if (a.op, a.target) != (b.op, b.target):
+            raise _Untraceable(owner(a)) from ValueError("it goes another way in training than in evaluation")
+        a.args, a.kwargs = merge(tuple(a.args), tuple(b.args), a), merge(dict(a.kwargs), dict(b.kwargs), a)
+    if len(left) != len(right):
+        longer = max(left, right, key=len)
+        raise _Untraceable(owner(longer[min(len(left), len(right))])) from ValueError("it is longer in one mode")
+
+
+def _explain(model: nn.Module, failure: _Untraceable) -> str:
+    cause = failure.__cause__
+    if isinstance(cause, CutError):
+        return str(cause)
+    where = ""
+    for frame in traceback.extract_tb(cause.__traceback__ if cause else None):
+        if frame.name == "forward":
+            where = f" at {frame.line!r}"
+    return (
+        f"{type(model).__name__}.forward cannot be traced{where}: {cause}. A forward whose way depends on the data "
+        "cannot be cut by itself; cut it by hand and pass its stages as a list: gate([stage1, stage2, ...], example)."
+    )

@@ -1,1 +1,0 @@
-"""Results as tables for a terminal and as plots."""

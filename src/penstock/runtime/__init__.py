@@ -1,0 +1,1 @@
+"""What runs on a device: numpy and one engine, never torch."""

@@ -1,0 +1,1 @@
+"""What is deployed: a manifest and one graph a stage."""

@@ -1,0 +1,1 @@
+"""The commands of a device: argparse and nothing else."""

@@ -1,0 +1,1 @@
+"""Stages as processes on different machines, joined by links."""

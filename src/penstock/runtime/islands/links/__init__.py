@@ -1,0 +1,1 @@
+"""Ways for messages to get from one island to another: one file a medium."""

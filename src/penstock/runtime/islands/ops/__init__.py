@@ -1,0 +1,1 @@
+"""Operate islands: metrics, shadow audits, a local cluster, certificates."""

@@ -1,0 +1,81 @@
+"""From a stream to windows as the first stage takes them: the ear, the front and the ring of frames together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.runtime.streaming.config import Hearing
+from penstock.runtime.streaming.frame_ring import Windows
+from penstock.runtime.streaming.frontend import Sensor, front_of, silent_frame
+from penstock.runtime.streaming.input_guard import Ear
+
+ROUNDING = 1e-3
+"""By which a frame of digital silence may differ from another: sums come in another order in another chunk."""
+
+
+class Slice(NamedTuple):
+    """A window, or a gap between two.
+
+    Attributes:
+        time_s: the window's end, or that of the gap.
+        window: (values, frames); None for a gap.
+        silent: whether there is digital silence alone in it.
+    """
+
+    time_s: float
+    window: npt.NDArray[np.float32] | None
+    silent: bool
+
+
+class Slicer:
+    """Cuts a stream into windows as the first stage takes them: the ear, the front and the ring of frames."""
+
+    def __init__(self, hearing: Hearing):
+        sense = hearing.sense
+        self.hearing = hearing
+        self.ear = Ear(sense.axes if isinstance(sense, Sensor) else None)
+        self._front = front_of(sense)
+        self._windows = Windows(hearing.frames, hearing.hop, sense.values)
+        self._step = hearing.hop * sense.hop
+        self._silence = _silence(hearing)
+        self._due = 0  # the sample that the next piece begins with, if there is no gap
+        self._end = 0  # the sample that the next window ends with
+        self._forget(0)
+
+    def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> list[Slice]:
+        """Take a block; return the windows that it completes, and where a gap lies between two of them."""
+        slices = []
+        for piece in self.ear.hear(samples, lost=lost):
+            if piece.start != self._due:
+                self._forget(piece.start)
+                slices.append(Slice(piece.start / self.hearing.sense.rate_hz, None, False))
+            self._due = piece.start + len(piece.samples)
+            frames = self._front.push(piece.samples)
+            for window in self._windows.push(self.hearing.standardised(frames)):
+                slices.append(Slice(self._end / self.hearing.sense.rate_hz, window, self._is_silent(window)))
+                self._end += self._step
+        return slices
+
+    def _is_silent(self, window: npt.NDArray[np.float32]) -> bool:
+        if self._silence is None:
+            return False
+        frame, rounding = self._silence
+        if abs(window[0, -1] - frame[0, 0]) > rounding[0, 0]:  # where there is sound, one value tells
+            return False
+        return bool((np.abs(window - frame) <= rounding).all())
+
+    def _forget(self, start: int) -> None:
+        self._front.forget()
+        self._windows.forget()
+        self._end = start + self.hearing.sense.samples(self.hearing.frames)
+
+
+def _silence(hearing: Hearing) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None:
+    """Return a frame of digital silence, standardised, and how far others may be from it: (values, 1) both."""
+    frame = silent_frame(hearing.sense)
+    if frame is None:
+        return None
+    return hearing.standardised(frame)[:, None], (ROUNDING / np.array(hearing.std, np.float32))[:, None]

@@ -1,0 +1,1 @@
+"""Wake words: from a folder of clips to a bundle that listens."""

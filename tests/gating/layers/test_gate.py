@@ -1,0 +1,105 @@
+"""Gate: it shrinks with the mask, and it survives the paper's rate."""
+
+import pytest
+import torch
+
+import penstock as ps
+from helpers.zoo import sequential
+from penstock.errors import LabelError, ObjectiveError
+from penstock.evaluation.metrics import auc
+from penstock.gating.layers import ClassGate
+
+OVER = [ps.PerElement(), ps.PerChannel(), ps.PerFeature()]
+
+
+@pytest.mark.parametrize("over", OVER, ids=str)
+@pytest.mark.parametrize("feature", [(8,), (5, 9), (4, 6, 7)], ids=str)
+@pytest.mark.parametrize("reads_all", [False, True])
+@pytest.mark.parametrize("tells_apart", [0.0, 0.3])
+def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over, reads_all, tells_apart):
+    halves = ps.Both(over, reads_all=reads_all, tells_apart=tells_apart)
+    layer, x = ps.GatedCompression(feature, halves, classes=5), torch.randn(6, *feature)
+    with torch.no_grad():
+        layer.compression.phi.copy_(torch.rand_like(layer.compression.phi))
+        layer.compression.phi.flatten()[-1] = 1.0
+    _, expected = layer(x)
+    packed, kept = layer.compression.pack(x), layer.compression.kept
+    small = layer.gate.shrink(layer.read)
+    assert small is not layer.gate and small.squeeze is not layer.gate.squeeze
+    assert small.squeeze.weight.shape == (16, packed[0].numel() if reads_all else len(kept))
+    torch.testing.assert_close(small(packed), expected)
+    torch.testing.assert_close(layer.score(x), expected)
+    assert layer.gate_macs == sum(
+        p.numel() for n, p in small.named_parameters() if n in ("squeeze.weight", "score.weight")
+    )
+
+
+def test_omega():
+    labels = torch.tensor([0, 1, 2, 3, 3])
+    assert ps.Gate((4,)).omega(labels, background=3).tolist() == [True, True, True, False, False]
+    assert ps.Gate((4,), positives={1, 3}).omega(labels, background=0).tolist() == [False, True, False, True, True]
+
+
+def test_a_gate_without_positives_is_refused():
+    with pytest.raises(LabelError, match="a gate with no positives would stop everything"):
+        ps.Gate((4,), positives=[])
+
+
+@pytest.mark.parametrize(("positives", "background"), [(None, 0), (None, 2), ({1, 3}, 0)])
+def test_a_gate_that_learns_classes_passes_by_the_chance_of_those_of_interest(positives, background):
+    gate = ClassGate((6,), classes=4, positives=positives, background=background)
+    out = gate(torch.randn(9, 6))
+    assert out.shape == (9, 4)
+    wanted = gate.omega(torch.arange(4), background)
+    chance = out.softmax(1)[:, wanted].sum(1)
+    torch.testing.assert_close(gate.pass_logit(out).sigmoid(), chance)
+
+
+@pytest.mark.parametrize("choices", [{"positives": {0, 1, 2}}, {"positives": {7}}, {"background": 7}])
+def test_a_gate_that_learns_classes_has_some_on_either_side(choices):
+    with pytest.raises(LabelError, match=r"nothing to tell apart: of the classes 0 … 2 some are of interest to it"):
+        ClassGate((6,), classes=3, **choices)
+
+
+@pytest.mark.parametrize("weight", [-0.3, float("inf"), float("nan")])
+def test_the_weight_of_classes_is_a_weight(weight):
+    with pytest.raises(ObjectiveError, match=r"tells_apart = .* is not possible: it is a weight, above 0"):
+        ps.GatedCompression((4,), ps.GateOnly(tells_apart=weight), classes=3)
+
+
+def test_a_gate_that_learns_classes_knows_them_and_the_background():
+    with pytest.raises(LabelError, match=r"must know how many there are: give classes"):
+        ps.GatedCompression((4,), ps.Both(tells_apart=0.3))
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, halves=ps.Both(tells_apart=0.3), background=2)
+    assert net.layers[0].gate.outside.tolist() == [2]
+    with pytest.raises(LabelError, match=r"was made for background = 2, and the network has 0: make both for the same"):
+        ps.GatedNetwork(net.stages, net.layers, net.plan, net.origin)
+
+
+def test_a_shrunk_gate_is_in_the_same_mode():
+    gate = ps.Gate((5,)).eval()
+    assert not any(part.training for part in gate.shrink(torch.tensor([1, 3])).modules())
+
+
+def test_gate_logits_are_float32_whatever_came():
+    for gate in (ps.Gate((6,)), ClassGate((6,), classes=3)):
+        said = gate.bfloat16()(torch.randn(3, 6).bfloat16())
+        assert said.dtype == gate.pass_logit(said).dtype == torch.float32
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("feature", [(512,), (32, 14, 14)], ids=str)
+def test_the_head_survives_the_papers_rate(feature, scale):
+    """Adam at 0.01 on wide features of any scale: a narrow ReLU layer dies here, this head must not."""
+    for seed in range(3):
+        torch.manual_seed(seed)
+        direction = torch.randn(feature) / 4
+        y = (torch.rand(512) < 0.3).float()
+        x = (torch.relu(torch.randn(512, *feature)) + y.view(-1, *[1] * len(feature)) * direction.relu()) * scale
+        gate = ps.Gate(feature)
+        optimizer = torch.optim.Adam(gate.parameters(), lr=0.01)
+        for step in range(60):
+            batch = slice(step * 64 % 512, step * 64 % 512 + 64)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(gate(x[batch]), y[batch])
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+        assert auc(gate(x).detach(), y.bool()) > 0.95

@@ -1,0 +1,58 @@
+"""Bundles and engines that are made up: what runs them needs no torch and no graph."""
+
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+
+from penstock.runtime.bundle.bundle import Bundle
+from penstock.runtime.bundle.manifest import Manifest, Promise, Rule, Stage, Values
+from penstock.runtime.engines import Output
+
+GRAPHS = (b"the first graph", b"the second")
+
+
+def stage(number, takes, gives, gate=None) -> Stage:
+    content = GRAPHS[number - 1]
+    return Stage(f"stage-{number}.onnx", sha256(content).hexdigest(), len(content), 1000 * number, takes, gives, gate)
+
+
+PACKED = Values((120,), "int8", 0.25, -128)
+MANIFEST = Manifest(
+    penstock="0.1.0",
+    model="ResNet",
+    labels=("background", "yes"),
+    background=0,
+    precision="int8",
+    stages=(
+        stage(1, Values((1, 28, 28), "float32"), PACKED, Rule(-1.25, (1,))),
+        stage(2, PACKED, Values((2,), "float32")),
+    ),
+    promise=Promise(500, 2, 0.0125, 0.02, 0.95),
+)
+BUNDLE = Bundle(MANIFEST, GRAPHS)
+
+THREE = replace(
+    MANIFEST,
+    labels=("none", "a", "b"),
+    stages=(
+        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=Rule(0.0)),
+        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=None),
+        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=Rule(0.5)),
+        replace(MANIFEST.stages[1], takes=Values((3,), "float32"), gives=Values((3,), "float32")),
+    ),
+)
+
+
+class Shift:
+    """Adds a number to all values; its gate looks at the first one. Never sees a batch of none."""
+
+    def __init__(self, number, gated):
+        self.number, self.gated = number, gated
+
+    def run(self, values):
+        assert len(values)
+        return Output(values + np.float32(self.number), values[:, 0] if self.gated else None)
+
+
+ENGINES = (Shift(0.25, True), Shift(1, False), Shift(-2, True), Shift(0, False))

@@ -1,0 +1,145 @@
+"""decode(encode(m)) == m; no bytes crash it; and protobuf's own compiler reads the same."""
+
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import WireError
+from penstock.runtime.islands import protocol as wire
+
+U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
+FLOATS = st.lists(st.floats(width=32, allow_nan=False), max_size=9).map(tuple)
+FRAMES = st.builds(
+    wire.Frame, U64, U64, U64, U64, st.binary(max_size=300), st.sampled_from(wire.Coding), U32, st.booleans()
+)
+ANSWERS = st.builds(wire.Answer, U64, U64, U32, U32, FLOATS, FLOATS, st.booleans())
+UPS = st.one_of(st.builds(wire.Hello, st.binary(max_size=40), U32, U32), FRAMES)
+DOWNS = st.one_of(
+    st.builds(wire.Welcome, U32, U32),
+    ANSWERS,
+    st.builds(wire.Dropped, U64, U64, st.sampled_from(wire.Reason)),
+    st.builds(wire.Refused, st.sampled_from(wire.Fault), st.text(max_size=30), U64, U64),
+    st.builds(wire.Goodbye, st.text(max_size=30)),
+    st.builds(wire.Accepted, U64, U64),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(up=UPS, down=DOWNS)
+def test_what_is_read_is_what_was_written(up, down):
+    assert wire.decode_up(wire.encode(up)) == up
+    assert wire.decode_down(wire.encode(down)) == down
+
+
+@settings(max_examples=1000, deadline=None)
+@given(content=st.one_of(st.binary(max_size=200), st.tuples(FRAMES, st.integers(0, 60), st.binary(max_size=6))))
+def test_no_bytes_crash_it(content):
+    if isinstance(content, tuple):  # a frame with some bytes changed
+        frame, at, new = content
+        whole = wire.encode(frame)
+        content = whole[:at] + new + whole[at + len(new) :]
+    for read in (wire.decode_up, wire.decode_down):
+        try:
+            said = type(read(content)).__name__
+        except WireError as error:
+            said = str(error)
+        assert said in wire.SCHEMA or "bytes came that are no message" in said or "coding" in said
+
+
+def test_the_bytes_are_these():
+    """Written down, so that no change of a library or of ours goes unseen."""
+    frame = wire.Frame(0x0102030405060708, 0x1112131415161718, 300, 0x2122232425262728, b"\x00\xff", audit=True)
+    assert wire.encode(frame).hex(" ") == (
+        "12 24 09 08 07 06 05 04 03 02 01 11 18 17 16 15 14 13 12 11 18 ac 02 "
+        "21 28 27 26 25 24 23 22 21 2a 02 00 ff 40 01"
+    )
+    assert wire.encode(wire.Hello(b"\x01" * 32, 2)).hex(" ") == "0a 26 0a 20" + " 01" * 32 + " 10 02 18 01"
+    answer = wire.Answer(1, 2, 3, 1, (0.5,))
+    assert wire.encode(answer).hex(" ") == "12 15 09 01 00 00 00 00 00 00 00 10 02 18 03 20 01 2a 04 00 00 00 3f"
+
+
+@pytest.mark.parametrize("kept", [1, 120, 3136])
+def test_headers_of_a_frame_are_small(kept):
+    """The issue's reach: all headers, gRPC's five bytes and HTTP/2's nine among them, in 64 bytes."""
+    frame = wire.Frame(2**64 - 1, 2**64 - 1, 2**32, 2**61, bytes(kept), deadline_ms=2000)
+    assert len(wire.encode(frame)) + 5 + 9 <= kept + 64
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """What protobuf's own compiler makes of the schema."""
+    pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed")
+    folder = tmp_path_factory.mktemp("proto")
+    (folder / "penstock_wire.proto").write_text(wire.proto_file())
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", "--python_out=.", "penstock_wire.proto"]
+    subprocess.run(command, cwd=folder, check=True)
+    sys.path.insert(0, str(folder))
+    import penstock_wire_pb2
+
+    return penstock_wire_pb2
+
+
+@settings(max_examples=200, deadline=None)
+@given(up=UPS, down=DOWNS)
+def test_others_read_and_write_the_same(compiled, up, down):
+    for message, whole in ((up, compiled.Up), (down, compiled.Down)):
+        theirs = whole.FromString(wire.encode(message))
+        inner = getattr(theirs, theirs.WhichOneof("message"))
+        assert type(inner).__name__ == type(message).__name__
+        for name, value in message._asdict().items():
+            said = getattr(inner, name)
+            assert (tuple(said) if isinstance(value, tuple) else said) == value
+        assert theirs.SerializeToString(deterministic=True) == wire.encode(message)
+
+
+def test_the_file_for_phones_is_what_is_spoken():
+    text = (Path(__file__).parents[3] / "docs" / "penstock.proto").read_text()
+    assert wire.proto_file() in text, "write docs/penstock.proto anew: python -m penstock.wire"
+
+
+def test_a_message_of_the_future_is_read_as_far_as_it_is_known():
+    frame = wire.Frame(1, 2, 3, 4, b"xy")
+    whole = wire.encode(frame)
+    inner = whole[2:] + b"\xa2\x06\x03new"  # field 100, of three bytes
+    assert wire.decode_up(b"\x12" + bytes([len(inner)]) + inner) == frame
+    with pytest.raises(WireError, match="5 bytes came that are no message that is known here"):
+        wire.decode_up(b"\xa2\x06\x02hi")
+    with pytest.raises(WireError, match="written in a way that is not known here: coding 9"):
+        wire.values_of(wire.decode_up(wire.encode(frame._replace(coding=9))), 2)
+    assert wire.decode_down(wire.encode(wire.Dropped(1, 2, 77))).reason is wire.Reason.UNKNOWN
+
+
+@given(values=st.binary(max_size=400))
+def test_a_deflated_payload_is_taken_only_where_it_is_smaller(values):
+    empty = wire.Frame(1, 2, 3, 4, b"")
+    for deflate in (False, True):
+        frame = wire.with_payload(empty, values, deflate=deflate)
+        assert wire.values_of(frame, len(values)) == values
+        assert len(frame.payload) <= len(values)
+        assert (frame.coding is wire.Coding.DEFLATE) == (len(frame.payload) < len(values))
+
+
+def test_sparse_values_deflate_well():
+    draw = np.random.default_rng(0)
+    values = (draw.integers(0, 127, 3000) * (draw.random(3000) < 0.2)).astype(np.int8).tobytes()
+    assert len(wire.with_payload(wire.Frame(1, 2, 3, 4, b""), values, deflate=True).payload) < len(values) / 2
+
+
+def test_a_payload_of_another_size_is_refused_and_never_unpacked():
+    frame = wire.Frame(1, 2, 3, 4, b"12345")
+    with pytest.raises(WireError, match="a payload of 5 bytes came; this stage takes 4"):
+        wire.values_of(frame, 4)
+    bomb = frame._replace(payload=zlib.compress(bytes(10**7)), coding=wire.Coding.DEFLATE)
+    with pytest.raises(WireError, match="cut off, or unpacks to more than the 100 bytes that this stage takes"):
+        wire.values_of(bomb, 100)
+    for damaged in (bomb.payload[:-5], bomb.payload + b"more"):
+        with pytest.raises(WireError, match="cut off, or unpacks to more"):
+            wire.values_of(bomb._replace(payload=damaged), 10**7)
+    with pytest.raises(WireError, match="a payload is damaged"):
+        wire.values_of(bomb._replace(payload=b"nonsense"), 100)

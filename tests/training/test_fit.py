@@ -1,0 +1,532 @@
+"""fit: it learns, it reproduces, it goes on after a kill, it shares work, and it says what does not work."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import penstock as ps
+from helpers.small_task import QUIET, network, task, weights
+from helpers.zoo import build
+from penstock.datasets.loading import reproducible
+from penstock.errors import DataError, LabelError, ShapeError, TrainingError
+from penstock.training.epoch_metrics import collapse
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::penstock.training.fit.CollapseWarning"
+)  # many trainings here are short
+
+
+def test_it_learns_to_classify_to_stop_and_to_thin():
+    net = network()
+    history = ps.fit(
+        net, task(2048), task(512, seed=1), objective=ps.Objective(0.5, 0.3), epochs=12, batch_size=64, **QUIET
+    )
+    e = ps.evaluate(net, task(1000, seed=2))
+    assert e.accuracy > 0.85
+    assert e.early_stopping > 0.9
+    assert e.gates[0].auc > 0.98
+    assert e.activation_sparsity > 0.2
+    assert len(history.epochs) == 12
+    assert history.warnings == []
+    last = history.epochs[-1]
+    assert last["val/accuracy"] > 0.85
+    terms = {"loss", "prediction", "gate", "transmission", "penalty", "auc/0", "early_stopping", "positive_lost_rate"}
+    assert {f"train/{term}" for term in terms} <= last.keys()
+    assert last["density/0"] == pytest.approx(1 - e.activation_sparsity)
+
+
+def test_the_epochs_figures_are_those_of_evaluate():
+    net, val = network(), task(300, seed=1)
+    history = ps.fit(net, task(), val, epochs=2, batch_size=64, **QUIET)
+    e, last = ps.evaluate(net, val), history.epochs[-1]
+    assert last["val/accuracy"] == pytest.approx(e.accuracy)
+    assert last["val/accuracy_open"] == pytest.approx(e.accuracy_open)
+    assert last["val/early_stopping"] == pytest.approx(e.early_stopping)
+    assert last["val/positive_lost_rate"] == pytest.approx(e.positive_lost_rate)
+    assert last["val/auc/0"] == pytest.approx(e.gates[0].auc, abs=0.01)  # a meter with a thousand steps
+
+
+def test_fit_is_the_hand_written_loop():
+    """The same steps by hand, without Lightning: the same weights."""
+    loader = DataLoader(TensorDataset(*task(128)), batch_size=32)
+    net, mine = network(), network()
+    net.origin[3].p = mine.origin[3].p = 0.0  # no dropout, whose chances `fit` seeds in its own way
+    ps.fit(mine, loader, epochs=3, optimizer=ps.Adam(0.01, "constant"), **QUIET)
+    phi = net.layers[0].compression.phi
+    rest = [p for p in net.parameters() if p is not phi]
+    optimizer = torch.optim.Adam([{"params": rest}, {"params": [phi], "lr": 0.003}], lr=0.01)
+    net.train()
+    for _ in range(3):
+        for x, y in loader:
+            optimizer.zero_grad()
+            ps.Objective()(net, net(x), y).total.backward()
+            optimizer.step()
+    torch.testing.assert_close(weights(mine), weights(net))
+
+
+def test_the_same_seed_gives_the_same_network():
+    nets = []
+    for seed in (1, 1, 2):
+        net = network()
+        ps.fit(net, task(), epochs=2, batch_size=64, seed=seed, **QUIET)
+        nets.append(weights(net))
+    assert torch.equal(nets[0], nets[1])
+    assert not torch.equal(nets[0], nets[2])
+
+
+def test_folder_holds_logs_and_checkpoints(tmp_path):
+    history = ps.fit(network(), task(), task(seed=1), epochs=2, batch_size=64, folder=tmp_path / "run", **QUIET)
+    assert history.last == tmp_path / "run" / "last.ckpt"
+    assert history.best == tmp_path / "run" / "best.ckpt"
+    assert history.last.exists()
+    assert history.best.exists()
+    with (tmp_path / "run" / "csv" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {"train/loss", "train/gate", "train/transmission", "val/accuracy", "density/0"} <= rows[-1].keys()
+    assert len(rows) == 2
+    assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
+
+
+SCRIPT = """
+import sys, torch, penstock as ps
+sys.path.insert(0, {tests!r})
+from helpers.small_task import network, task, weights, QUIET
+torch.set_num_threads(1)
+net = network(halves=ps.Both(binarised=ps.Drawn()))
+history = ps.fit(net, task(1024), task(seed=1), epochs=5, batch_size=16, folder=sys.argv[1], **QUIET)
+torch.save((weights(net), [row["train/loss"] for row in history.epochs]), sys.argv[2])
+"""
+
+
+def script(folder, out):
+    code = SCRIPT.format(tests=str(Path(__file__).parents[1]))
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(folder), str(out)], env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+
+
+def test_a_killed_training_ends_like_an_unbroken_one(tmp_path):
+    """Shuffling, dropout and drawn masks are in play, and the kill is a real one."""
+    assert script(tmp_path / "whole", tmp_path / "whole.pt").wait() == 0
+    broken = script(tmp_path / "broken", tmp_path / "broken.pt")
+    metrics = tmp_path / "broken" / "csv" / "metrics.csv"
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= 3):  # a header and two epochs
+        assert broken.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    time.sleep(0.1)
+    broken.send_signal(signal.SIGKILL)
+    broken.wait()
+    assert not (tmp_path / "broken.pt").exists()
+    assert script(tmp_path / "broken", tmp_path / "broken.pt").wait() == 0
+    assert (tmp_path / "broken" / "csv" / "metrics.csv").read_text() == (
+        tmp_path / "whole" / "csv" / "metrics.csv"
+    ).read_text(), "the log has the epochs before the kill, too"
+    expected, losses = torch.load(tmp_path / "whole.pt")
+    found, found_losses = torch.load(tmp_path / "broken.pt")
+    assert found_losses == losses
+    assert torch.equal(found, expected)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    first, again = network(), network(seed=5)
+    ps.fit(first, task(), epochs=2, folder=tmp_path, **QUIET)
+    history = ps.fit(again, task(), epochs=2, folder=tmp_path, **QUIET)
+    assert torch.equal(weights(first), weights(again))
+    assert len(history.epochs) == 2
+    assert len((tmp_path / "csv" / "metrics.csv").read_text().splitlines()) == 3
+
+
+def test_nan_in_the_data_spoils_nothing():
+    net, (x, y) = network(), task()
+    ps.fit(net, (x, y), epochs=1, **QUIET)
+    before = weights(net), [buffer.clone() for buffer in net.buffers()]
+    x = x.clone()
+    x[:] = x.where(torch.arange(len(x)).reshape(-1, *[1] * (x.ndim - 1)) != 3, torch.nan)
+    with pytest.raises(
+        TrainingError, match=r"the input has NaN or infinity in samples \[\d+\] of train batch 0 of epoch 1"
+    ):
+        ps.fit(net, (x, y), epochs=1, batch_size=len(x), **QUIET)
+    assert torch.equal(weights(net), before[0])
+    for buffer, old in zip(net.buffers(), before[1], strict=True):
+        assert torch.equal(buffer, old) or buffer.ndim == 0  # thresholds are taken back when a training begins
+
+
+def test_data_of_another_float_type_is_refused_and_double_networks_work():
+    net, (x, y) = network(), task()
+    for use in (
+        lambda: ps.fit(net, (x.double(), y), epochs=1, **QUIET),
+        lambda: ps.evaluate(net, (x.double(), y)),
+        lambda: net.eval().predict(x.double()),
+    ):
+        with pytest.raises(ShapeError, match=r"float64 came, and the weights are torch.float32: convert it"):
+            use()
+    assert net.double().eval().predict(x.double()).label.shape == y.shape
+
+
+def test_labels_of_any_whole_type_train_alike():
+    nets = []
+    for kind in (torch.int64, torch.int32, torch.uint8):
+        net, (x, y) = network(), task()
+        ps.fit(net, (x, y.to(kind)), epochs=1, **QUIET)
+        nets.append(weights(net))
+    assert torch.equal(nets[0], nets[1]) and torch.equal(nets[0], nets[2])
+
+
+@pytest.mark.parametrize("wrong", [{"rate": -0.01}, {"rate": 0.0}, {"mask_rate": float("nan")}])
+def test_rates_that_cannot_be_are_refused(wrong):
+    with pytest.raises(TrainingError, match=r"rate = .* is not possible: it is more than 0"):
+        ps.Adam(**wrong)
+
+
+def test_another_run_in_the_same_folder_is_refused(tmp_path):
+    ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+    with pytest.raises(
+        TrainingError, match=r"holds another run: it differs in objective, epochs. Choose another folder"
+    ):
+        ps.fit(network(), task(), epochs=2, objective=ps.Objective(0.1), folder=tmp_path, **QUIET)
+
+
+def test_the_same_folder_is_another_run_with_other_data_or_other_interests(tmp_path):
+    ps.fit(network(positives={1}), task(), epochs=1, folder=tmp_path, **QUIET)
+    with pytest.raises(TrainingError, match=r"it differs in layers. Choose"):
+        ps.fit(network(positives={2}), task(), epochs=1, folder=tmp_path, **QUIET)
+    with pytest.raises(TrainingError, match=r"it differs in data. Choose"):
+        ps.fit(network(positives={1}), task(seed=7), epochs=1, folder=tmp_path, **QUIET)
+
+
+def test_a_refusal_leaves_the_network_as_it_was(tmp_path):
+    ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+    net = network()
+    certificate = ps.calibrate(net, task(), max_positive_loss=0.1)
+    with pytest.raises(TrainingError, match="holds another run"):
+        ps.fit(net, task(), epochs=2, folder=tmp_path, **QUIET)
+    assert net.certificate == certificate
+
+
+def test_damaged_folders(tmp_path):
+    ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+    checkpoint = (tmp_path / "last.ckpt").read_bytes()
+    (tmp_path / "last.ckpt").write_bytes(checkpoint[:1000])
+    with pytest.raises(TrainingError, match=r"last.ckpt is damaged: .* Delete it to start anew"):
+        ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(TrainingError, match=r"run.json cannot be read .* nobody knows whose checkpoints these are"):
+        ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
+
+
+FULL = """
+import resource, signal, sys, penstock as ps
+sys.path.insert(0, {tests!r})
+from helpers.small_task import network, task, QUIET
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
+try:
+    ps.fit(network(), task(), epochs=1, folder=sys.argv[1], **QUIET)
+except ps.errors.TrainingError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_in_training_says_so(tmp_path):
+    """The system lets the process write files of 9,000 bytes and no more: too few for a checkpoint."""
+    code = FULL.format(tests=str(Path(__file__).parents[1]))
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert "could not be written: File too large. The last whole checkpoint is kept" in done.stdout, done.stderr[-2000:]
+    assert not (tmp_path / "last.ckpt").exists()
+
+
+def test_the_best_epoch_can_be_kept(tmp_path):
+    net = network()
+    history = ps.fit(net, task(), task(seed=1), epochs=6, batch_size=32, folder=tmp_path, keep="best", **QUIET)
+    best = min(history.epochs, key=lambda row: row["val/loss"])
+    assert ps.evaluate(net, task(seed=1)).accuracy_open == pytest.approx(best["val/accuracy_open"])
+    with pytest.raises(TrainingError, match=r"keep = 'best' is not possible: .* with a folder and validation data"):
+        ps.fit(network(), task(), epochs=1, keep="best", **QUIET)
+
+
+def test_an_interrupt_is_an_interrupt(tmp_path):
+    class Interrupting(TensorDataset):
+        def __getitem__(self, i):
+            if i == 300:
+                raise KeyboardInterrupt
+            return super().__getitem__(i)
+
+    with pytest.raises(KeyboardInterrupt):
+        ps.fit(network(), Interrupting(*task()), epochs=1, **QUIET)
+
+
+DDP = """
+import os, sys, torch, penstock as ps
+sys.path.insert(0, {tests!r})
+from helpers.small_task import plain_layers, task, weights
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+devices, batch = int(sys.argv[1]), int(sys.argv[2])
+net = plain_layers()
+data = TensorDataset(*task(256))
+history = ps.fit(
+    net, DataLoader(data, batch_size=batch, shuffle=True), task(256, seed=1), epochs=2, batch_size=batch,
+    progress=False, optimizer=ps.Adam(0.01, "constant"), machine=ps.Machine(devices=devices, precision="float32"),
+)
+if os.environ.get("LOCAL_RANK", "0") == "0":
+    torch.save((weights(net), history.epochs), sys.argv[3])
+"""
+
+
+def test_two_processes_train_like_one_with_a_batch_twice_as_large(tmp_path):
+    code = DDP.format(tests=str(Path(__file__).parents[1]))
+    (tmp_path / "ddp.py").write_text(code)
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"}
+    for devices, batch, out in ((1, 64, "one.pt"), (2, 32, "two.pt")):
+        command = [sys.executable, str(tmp_path / "ddp.py"), str(devices), str(batch), str(tmp_path / out)]
+        subprocess.run(command, check=True, env=env, cwd=tmp_path, timeout=200)
+    one, one_epochs = torch.load(tmp_path / "one.pt")
+    two, two_epochs = torch.load(tmp_path / "two.pt")
+    torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)
+    for mine, theirs in zip(two_epochs, one_epochs, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-4)  # the meters count every sample of both processes once
+
+
+def test_data_that_other_processes_read_trains_the_same():
+    nets = [network(), network()]
+    for net, workers in zip(nets, (0, 2), strict=True):
+        ps.fit(
+            net, task(128), epochs=2, batch_size=32, progress=False, machine=replace(QUIET["machine"], workers=workers)
+        )
+    assert torch.equal(*map(weights, nets))
+    assert ps.Machine().device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"accelerator": "warp"}, "accelerator = 'warp' is not known; known are 'cpu', 'gpu', 'auto'"),
+        ({"precision": "float16"}, "precision = 'float16' is not known; known are 'auto', 'float32', 'bfloat16'"),
+        ({"workers": -1}, "devices = 1, workers = -1 is not possible: at least one device trains, and 0 workers read"),
+        ({"devices": 0}, "devices = 0, workers = 0 is not possible"),
+    ],
+)
+def test_a_machine_that_there_is_not_is_refused(options, said):
+    with pytest.raises(TrainingError, match=said):
+        ps.Machine(**options)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_said():
+    with pytest.raises(TrainingError, match="accelerator = 'gpu' came, and torch finds none here: take 'cpu', or"):
+        ps.Machine(accelerator="gpu")
+    assert ps.Machine(accelerator="auto").device == torch.device("cpu")
+
+
+def norms(net):
+    return [part for part in net.modules() if isinstance(part, nn.BatchNorm1d)]
+
+
+def with_norms():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)
+    )
+
+
+def test_a_network_in_evaluation_mode_is_trained_all_the_same():
+    """After a first training, or because a pretrained model came so."""
+    steps = 4
+    net = ps.gate(with_norms().eval(), torch.zeros(2, 6), at=0.5)
+    for times in (1, 2):
+        ps.fit(net, task(128), epochs=1, batch_size=32, **QUIET)
+        assert [norm.num_batches_tracked.item() for norm in norms(net)] == [times * steps] * 2
+        assert not any(part.training for part in net.modules())
+
+
+def test_what_was_frozen_in_a_network_that_trains_stays_frozen():
+    net = ps.gate(with_norms(), torch.zeros(2, 6), at=0.5)
+    norms(net)[0].eval()
+    ps.fit(net, task(128), epochs=1, batch_size=32, **QUIET)
+    assert [norm.num_batches_tracked.item() for norm in norms(net)] == [0, 4]
+
+
+def test_bfloat16_and_channels_last():
+    model, draw = build("resnet8")
+    net = ps.gate(model, draw(2), at=0.4)
+    x, y = draw(64), torch.arange(64) % 4
+    ps.fit(net, (x, y), epochs=1, batch_size=32, machine=ps.Machine(precision="bfloat16"), progress=False)
+    kernel = next(p for p in net.parameters() if p.ndim == 4 and p.shape[1] > 1 and p.shape[2] > 1)
+    assert kernel.is_contiguous(memory_format=torch.channels_last)
+    assert kernel.dtype == torch.float32
+    assert net(x).logits.dtype == torch.float32
+
+
+def test_a_plain_network_trains_too():
+    net = network(at=0)
+    ps.fit(net, task(), task(seed=1), epochs=1, **QUIET)
+    assert net(torch.zeros(1, 6)).gates == ()
+
+
+@pytest.mark.parametrize(
+    "halves", [ps.GateOnly(), ps.CompressionOnly(), ps.Both(ps.PerChannel()), ps.Both(tells_apart=0.3)], ids=str
+)
+def test_every_kind_of_layer_trains(halves):
+    ps.fit(network(halves=halves, at=[0.3, 0.7]), task(), task(seed=1), epochs=1, **QUIET)
+
+
+def test_every_schedule_trains():
+    for schedule in ("one-cycle", "rise-and-fall", "cosine", "constant"):
+        ps.fit(network(), task(), epochs=1, optimizer=ps.Adam(0.01, schedule), **QUIET)
+    with pytest.raises(
+        TrainingError, match="schedule = 'linear' is not known; known are 'one-cycle', 'rise-and-fall', 'cosine'"
+    ):
+        ps.fit(network(), task(), epochs=1, optimizer=ps.Adam(0.01, "linear"), **QUIET)
+
+
+def test_an_empty_mask_is_noticed():
+    with pytest.warns(ps.CollapseWarning, match=r"mask 0 \('5'\) is empty: nothing flows on.* Lower beta"):
+        history = ps.fit(network(), task(), objective=ps.Objective(0.1, 50.0), epochs=30, batch_size=16, **QUIET)
+    assert any("is empty" in warning for warning in history.warnings)
+
+
+def test_a_blind_gate_is_noticed():
+    x, _ = task()
+    y = torch.randint(0, 4, (len(x),), generator=torch.Generator().manual_seed(3))  # nothing to learn
+    val = task(2000, seed=9)[0], torch.randint(0, 4, (2000,), generator=torch.Generator().manual_seed(4))
+    with pytest.warns(ps.CollapseWarning) as caught:
+        ps.fit(network(), (x, y), val, epochs=2, **QUIET)
+    assert any("gate 0 ('5') sees nothing: its AUC is 0." in str(warning.message) for warning in caught)
+
+
+def test_a_gate_that_stops_or_passes_everything_is_noticed():
+    net = network()
+    figures = {"auc/0": 0.9, "early_stopping/0": 1.0, "positive_lost_rate/0": 1.0}
+    assert "stops everything: 100.0% of the positives too" in collapse(figures, net)[0]
+    figures = {"auc/0": 0.9, "early_stopping/0": 0.0, "positive_lost_rate/0": 0.0}
+    assert "lets everything pass: 100.0% of the negatives too" in collapse(figures, net)[0]
+    assert collapse({"auc/0": 0.97, "early_stopping/0": 0.9, "positive_lost_rate/0": 0.01}, net) == []
+
+
+def test_rare_positives_stop_everything_unless_they_are_weighed():
+    """1:99, where half a probability is no good threshold."""
+    draw = torch.Generator().manual_seed(0)
+    y = (torch.arange(6000) % 100 == 0).long()
+    x = torch.randn(6000, 6, generator=draw) + 0.9 * y[:, None]
+    lost = []
+    for counts in (None, ps.class_counts((x, y), 4)):
+        net = network()
+        objective = ps.Objective(0.5, 0.0, class_counts=counts)
+        with pytest.warns(ps.CollapseWarning) if counts is None else _nothing():
+            ps.fit(net, (x, y), objective=objective, epochs=2, batch_size=128, **QUIET)
+        lost.append(ps.evaluate(net, (x, y)).positive_lost_rate)
+    assert lost[0] > 0.9
+    assert lost[1] < 0.4
+
+
+class _nothing:
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *_):
+        return False
+
+
+def test_nan_in_the_input_says_where():
+    x, y = task(128)
+    x[70, 2] = float("nan")
+    with pytest.raises(
+        TrainingError, match=r"NaN or infinity in samples \[6\] of train batch 1 of epoch 1. Clean the data"
+    ):
+        ps.fit(network(), DataLoader(TensorDataset(x, y), batch_size=64), epochs=1, **QUIET)
+
+
+def test_a_training_that_diverges_says_so():
+    net = network()
+    with torch.no_grad():
+        net.origin[6].bias[0] = float("inf")
+    with pytest.raises(TrainingError, match=r"the input is finite: the training diverged. Lower the rate"):
+        ps.fit(net, task(), epochs=1, **QUIET)
+
+
+def test_bad_data():
+    x, y = task()
+    with pytest.raises(LabelError, match="the data has no positives among its 512 samples: to train a gated network"):
+        ps.fit(network(), (x, y * 0), epochs=1, **QUIET)
+    with pytest.raises(LabelError, match="the data has no negatives"):
+        ps.fit(network(), (x, y * 0 + 1), epochs=1, **QUIET)
+    with pytest.raises(LabelError, match=r"labels \[4, 5\] are outside the classes"):
+        ps.fit(network(), (x, y + 2), epochs=1, **QUIET)
+    with pytest.raises(DataError, match="the data set is empty"):
+        ps.fit(network(), (x[:0], y[:0]), epochs=1, **QUIET)
+    with pytest.raises(DataError, match="a batch of 3 parts came; a data set yields pairs"):
+        ps.fit(network(), TensorDataset(x, y, y), epochs=1, **QUIET)
+    with pytest.raises(TrainingError, match="epochs = 0 is not possible"):
+        ps.fit(network(), (x, y), epochs=0, **QUIET)
+
+
+def test_a_data_set_without_positives_is_noticed_when_its_labels_are_not_at_hand():
+    class Lazy(torch.utils.data.Dataset):
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, i):
+            return torch.randn(6), 0
+
+    with pytest.raises(LabelError, match="the data has no positives"):
+        ps.fit(network(), Lazy(), epochs=3, **QUIET)
+
+
+def test_a_last_batch_of_one_sample_is_left_out():
+    """Batch norm cannot learn from one sample."""
+    ps.fit(network(), task(257), epochs=1, batch_size=256, **QUIET)
+
+
+def test_samplers_of_the_users_own_are_left_alone():
+    x, y = task()
+    subset = torch.utils.data.RandomSampler(range(len(x)), num_samples=50)
+    source = DataLoader(TensorDataset(x, y), batch_size=10, sampler=subset)
+    assert reproducible(source, 0, rank=0, world=1, training=True) is source
+    with pytest.raises(DataError, match="several processes cannot share"):
+        reproducible(source, 0, rank=0, world=2, training=True)
+
+
+def test_labels_before_a_target_transform_are_not_taken_for_labels():
+    class Transforming(TensorDataset):
+        targets = (7, 8, 9)
+        target_transform = staticmethod(lambda label: label - 7)
+
+        def __getitem__(self, i):
+            return self.tensors[0][i], self.target_transform(self.targets[i])
+
+    data = Transforming(torch.zeros(3, 6), torch.zeros(3), torch.zeros(3))
+    assert ps.class_counts(data, 4) == (1, 1, 1, 0)
+
+
+def test_batches_without_positives_just_work():
+    x, y = task(256)
+    order = y.sort().indices
+    ps.fit(network(), DataLoader(TensorDataset(x[order], y[order]), batch_size=16), epochs=1, **QUIET)
+
+
+def test_what_has_mended_itself_is_warned_of_once_and_not_kept(monkeypatch):
+    """Some gates see nothing in their first epochs."""
+    seen = []
+
+    def collapse(figures, net):
+        seen.append(figures)
+        return [f"gate 0 ('5') sees nothing: its AUC is {len(seen)}"] if len(seen) < 4 else []
+
+    monkeypatch.setattr("penstock.training.fit.collapse", collapse)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        history = ps.fit(network(), task(), epochs=5, **QUIET)
+    said = [str(one.message) for one in caught if issubclass(one.category, ps.CollapseWarning)]
+    assert said == ["gate 0 ('5') sees nothing: its AUC is 2"]
+    assert history.warnings == []

@@ -1,0 +1,79 @@
+"""Settling: batch norms learn what deployment looks like, nothing else changes, and it can be done again."""
+
+import pytest
+import torch
+from torch import nn
+
+import penstock as ps
+from penstock.training.recalibration import draws, settle
+
+CPU = torch.device("cpu")
+QUIET = {"progress": False, "machine": ps.Machine(precision="float32")}
+
+pytestmark = pytest.mark.filterwarnings("ignore::penstock.training.fit.CollapseWarning")
+
+
+def network(binarised=ps.Drawn()):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    return ps.gate(model, torch.zeros(2, 6), at="1", halves=ps.Both(binarised=binarised))
+
+
+def norm_of(net):
+    return next(part for part in net.modules() if isinstance(part, nn.BatchNorm1d))
+
+
+def task(n=256):
+    x = torch.randn(n, 6, generator=torch.Generator().manual_seed(0))
+    return x, (x[:, 0] > 0).long() * (1 + (x[:, 1] > 0).long())
+
+
+def test_the_statistics_are_those_of_deployment():
+    net, (x, y) = network(), task()
+    net.layers[0].compression.phi.data.uniform_(0.3, 0.9, generator=torch.Generator().manual_seed(1))
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    settle(net, (x, y), batch_size=64, device=CPU)
+    origin, mask = net.origin, net.layers[0].compression.mask
+    behind = origin[2]((origin[0](x).relu()) * mask)  # what reaches the batch norm, once nothing is drawn any more
+    norm = norm_of(net)
+    torch.testing.assert_close(norm.running_mean, behind.mean(0))
+    parts = behind.split(64)
+    torch.testing.assert_close(norm.running_var, torch.stack([part.var(0) for part in parts]).mean(0))
+    assert net.training and norm.training and norm.momentum == 0.1
+    changed = {name for name, value in net.state_dict().items() if not torch.equal(value, before[name])}
+    assert {name.rpartition(".")[2] for name in changed} == {"running_mean", "running_var", "num_batches_tracked"}
+
+
+def test_only_drawn_masks_are_settled_after_a_training(monkeypatch):
+    settled = []
+    monkeypatch.setattr("penstock.training.fit.settle", lambda *_, **__: settled.append(1))
+    for binarised, times in ((ps.Thresholded(), 0), (ps.Drawn(), 1)):
+        net = network(binarised)
+        assert draws(net) is bool(times)
+        ps.fit(net, task(), epochs=1, **QUIET)
+        assert len(settled) == times
+
+
+def test_a_training_ends_settled_and_a_finished_one_is_read_so(tmp_path):
+    nets = [network(), network()]
+    for net in nets:  # the second is read from the folder of the first
+        ps.fit(net, task(), epochs=2, batch_size=64, folder=tmp_path, **QUIET)
+    states = [net.state_dict() for net in nets]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    before = norm_of(nets[0]).running_var.clone()
+    nets[0].train()
+    settle(nets[0], task(), batch_size=64, device=CPU)
+    assert torch.equal(norm_of(nets[0]).running_var, before), "settling again changes nothing"
+
+
+def test_what_is_frozen_stays():
+    net = network()
+    norm_of(net).eval()
+    ps.fit(net, task(), epochs=1, **QUIET)
+    assert norm_of(net).running_mean.abs().sum() == 0
+
+
+def test_a_last_batch_of_one_sample_is_left_out():
+    net, (x, y) = network(), task(65)
+    settle(net, (x, y), batch_size=64, device=CPU)
+    assert norm_of(net).num_batches_tracked == 1 and norm_of(net).running_var.isfinite().all()

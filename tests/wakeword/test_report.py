@@ -1,0 +1,157 @@
+"""What was heard, as a table and as pictures: read back from the table's text and from what was drawn."""
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+
+from penstock.errors import DataError, StorageError
+from penstock.evaluation.tables import WIDTH, render
+from penstock.wakeword.metrics import Judgement, Spoken
+from penstock.wakeword.report import det_figure, det_plot, listening_table, trace_figure, trace_plot
+from penstock.wakeword.thresholds import Point
+
+
+def judgement(misses: int, false_alarms: int, *, spoken: int = 50, hours: float = 2.0) -> Judgement:
+    return Judgement(spoken - misses, misses, false_alarms, hours, tuple(np.linspace(-0.1, 0.6, spoken - misses)))
+
+
+def squeezed(line: str) -> str:
+    return " ".join(line.split())
+
+
+def test_a_table_of_judgements():
+    text = render(
+        listening_table(
+            {
+                "MLPerf Tiny style, 50 × marvin": judgement(3, 1, hours=1 / 3),
+                "other words, noise and silence, test speakers": judgement(0, 0, spoken=0, hours=1.6),
+                "deaf": judgement(50, 1234),
+            }
+        )
+    )
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= WIDTH and "…" not in text
+    marvin = next(line for line in lines if "3 of 50" in line)
+    assert squeezed(marvin).endswith(" 3 of 50 6.0 % (1.3–16.5) 1 3.00 (0.08–16.7) 0.33 0.25, 0.56")
+    others = next(line for line in lines if "1.60" in line)
+    assert squeezed(others).endswith(" – – 0 0 (0–2.31) 1.60 –")
+    deaf = next(line for line in lines if "deaf" in line)
+    assert squeezed(deaf) == "deaf 50 of 50 100.0 % (92.9–100.0) 1,234 617 (583–652) 2.00 –"
+    assert "exact 95 % intervals" in text and "median and 95th percentile" in text
+    assert "exact 90 % intervals" in str(listening_table({}, confidence=0.9).caption)
+
+
+def curve(*rows: tuple[float, int, int], hours: float = 2.0) -> list[Point]:
+    return [Point(threshold, judgement(misses, count, hours=hours)) for threshold, misses, count in rows]
+
+
+CURVE = curve((0, 8, 40), (1, 0, 60), (2, 1, 9), (3, 4, 9), (4, 2, 1), (5, 5, 0), (6, 25, 0))
+
+
+def test_the_line_is_the_best_that_can_be_had():
+    axes = det_figure({"gated": CURVE}).axes[0]
+    line = next(line for line in axes.lines if line.get_label() == "gated")
+    left, right = axes.get_xlim()
+    places, missed = line.get_data()
+    assert list(places[:-1]) == [0.25, 0.5, 4.5, 30] and list(missed) == [0.1, 0.04, 0.02, 0, 0]
+    assert left < 0.25 and 30 < right < places[-1], "it goes on to the end of the axis"
+    assert axes.get_xscale() == "log" and "drawn at half of one" in axes.get_xlabel()
+    hollow = next(line for line in axes.lines if line.get_markerfacecolor() == "white")
+    assert sorted(zip(*hollow.get_data(), strict=True)) == [(0.25, 0.1), (0.25, 0.5)], "no false alarm in 2 h"
+
+
+def test_the_operating_point_is_marked_and_in_view():
+    other = curve((0, 30, 3), (1, 40, 0), hours=4.0)
+    figure = det_figure({"gated": CURVE, "plain": other}, chosen={"gated": CURVE[4], "plain": other[0]}, per_hour=0.5)
+    axes = figure.axes[0]
+    marks = [line for line in axes.lines if line.get_marker() == "D" and len(line.get_xdata())]
+    assert [(*line.get_xdata(), *line.get_ydata()) for line in marks] == [(0.5, 0.04), (0.75, 0.6)]
+    for mark in marks:
+        assert axes.get_xlim()[0] < mark.get_xdata()[0] < axes.get_xlim()[1]
+        assert axes.get_ylim()[0] < mark.get_ydata()[0] < axes.get_ylim()[1]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == [
+        "gated: 4.0 % missed, 0.50 an hour",
+        "plain: 60.0 % missed, 0.75 an hour",
+        "operating point",
+        "0.5 an hour allowed",
+    ]
+
+
+TIMES = np.arange(1, 601) / 10
+TRUTHS = [Spoken(10, 10.8), Spoken(30, 30.7), Spoken(50, 50.6)]
+ALARMS = [10.9, 11.2, 40.0, 50.5]
+
+
+def shaded(axes) -> dict[str, list[tuple[float, float]]]:
+    """Return from where to where each collection of bars goes, by its label."""
+    bars = [one for one in axes.collections if isinstance(one, PolyCollection)]
+    spans = {one.get_label(): [path.get_extents() for path in one.get_paths()] for one in bars}
+    return {label: [(box.x0, box.x1) for box in boxes] for label, boxes in spans.items()}
+
+
+def test_words_and_alarms_that_found_each_other_and_that_did_not():
+    score = np.sin(TIMES)
+    axes = trace_figure(TIMES, score, 0.5, truths=TRUTHS, alarms=ALARMS).axes[0]
+    words = shaded(axes)
+    np.testing.assert_allclose(words["word, hit"], [(10, 10.8), (50, 50.6)])
+    np.testing.assert_allclose(words["word, missed"], [(30, 30.7)])
+    lines = {line.get_label(): line for line in axes.lines}
+    assert list(lines["alarm"].get_xdata()) == [10.9, 50.5]
+    assert list(lines["false alarm"].get_xdata()) == [11.2, 40.0], "a word that wakes twice has one"
+    np.testing.assert_array_equal(lines["smoothed score"].get_ydata(), score)
+    assert lines["threshold 0.5"].get_ydata()[0] == 0.5
+    np.testing.assert_allclose(axes.get_xlim(), (0, 60), atol=1e-9)
+
+
+def test_gates_are_bars_of_the_windows_that_pass():
+    first, second = np.zeros(600, bool), np.zeros(600, bool)
+    first[[0, 1, 2, 599]] = True
+    second[300] = True
+    gates = {"gate 1": first, "gate 2": second}
+    figure = trace_figure(TIMES, np.zeros(600), 1.0, truths=[], alarms=[], gates=gates)
+    bars = [
+        sorted((box.x0, box.x1) for box in (path.get_extents() for path in one.get_paths()))
+        for one in figure.axes[1].collections
+    ]
+    np.testing.assert_allclose(bars[0], [(0, 0.3), (59.9, 60)], atol=1e-9)
+    np.testing.assert_allclose(bars[1], [(30.0, 30.1)])
+    names = [text.get_text() for text in figure.axes[1].get_yticklabels()]
+    assert names == ["gate 1: 0.667 % pass", "gate 2: 0.167 % pass"]
+    part = trace_figure(TIMES, np.zeros(600), 1.0, truths=[], alarms=[], gates=gates, span_s=(20, 40.0))
+    assert part.axes[1].get_xlim() == (20, 40)
+    names = [text.get_text() for text in part.axes[1].get_yticklabels()]
+    assert names[0] == "gate 1: 0 % pass", "of what is shown"
+
+
+def test_pictures_are_written_whole_and_the_same_again(tmp_path):
+    def both(folder):
+        return [
+            det_plot({"gated": CURVE}, folder / "det.png", chosen={"gated": CURVE[5]}, per_hour=0.5),
+            trace_plot(TIMES, np.sin(TIMES), 0.5, TRUTHS, ALARMS, folder / "trace.png", {"gate": TIMES > 30}),
+        ]
+
+    for one, other in zip(both(tmp_path / "one"), both(tmp_path / "two"), strict=True):
+        assert one.read_bytes().startswith(b"\x89PNG") and one.read_bytes() == other.read_bytes()
+    assert not [path for path in tmp_path.rglob(".*") if path.is_file()], "a temporary file was left"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"det.png could not be written"):
+        det_plot({"gated": CURVE}, tmp_path / "file" / "det.png")
+
+
+def test_refusals_say_what_to_do():
+    for nothing in ({}, {"gated": CURVE, "plain": []}):
+        with pytest.raises(
+            DataError, match="a curve without points came: give at least one curve, and each at least one"
+        ):
+            det_figure(nothing)
+    with pytest.raises(
+        DataError, match=r"smoothed of shape \(599,\) came for times of shape \(600,\): give one value a"
+    ):
+        trace_figure(TIMES, np.zeros(599), 0.5, truths=[], alarms=[])
+    with pytest.raises(DataError, match=r"gate 1 of shape \(1,\) came for times of shape \(600,\)"):
+        trace_figure(TIMES, np.zeros(600), 0.5, truths=[], alarms=[], gates={"gate 1": np.array([True])})
+    with pytest.raises(DataError, match=r"at least two windows"):
+        trace_figure(TIMES[:1], np.zeros(1), 0.5, truths=[], alarms=[])
+    with pytest.raises(DataError, match=r"nothing from 70 to 80 s is there to draw: windows end between 0.1 and 60 s"):
+        trace_figure(TIMES, np.zeros(600), 0.5, truths=[], alarms=[], span_s=(70, 80))

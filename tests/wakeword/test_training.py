@@ -1,0 +1,402 @@
+"""A wake word that is easy to hear is heard: from clips to a bundle, and from the bundle to events."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+import penstock as ps
+from helpers.zoo import sequential
+from penstock.cli import main
+from penstock.cli.judge import named
+from penstock.errors import CalibrationError, DataError
+from penstock.runtime.bundle.bundle import Bundle
+from penstock.runtime.islands.ops.local_cluster import Fleet
+from penstock.runtime.locks import when_free
+from penstock.runtime.streaming.features import LogMel
+from penstock.training.fit import CollapseWarning
+from penstock.wakeword.benchmark import examine, hear, situations, upkeep
+from penstock.wakeword.clips import Material, heard
+from penstock.wakeword.scoring import run, trace
+from penstock.wakeword.streams import Recipe, compose
+from penstock.wakeword.thresholds import judge_at
+from penstock.wakeword.training import Lesson, Taught, hard_negatives, teach
+
+LESSON = Lesson(
+    width=8,
+    windows=4000,
+    epochs=5,
+    rounds=1,
+    hours=0.2,
+    mined_hours=0.2,
+    max_positive_loss=0.03,
+    false_alarms_per_hour=5.0,
+    alarm_confidence=None,
+    sense=LogMel(mels=16),
+)
+
+
+def said(*hz: float, seed: int = 0) -> np.ndarray:
+    """A word of two syllables, each a tone that glides a little; other voices have other pitches."""
+    rng = np.random.default_rng(seed)
+    pitch, loud = rng.uniform(0.93, 1.07), rng.uniform(0.1, 0.3)
+    syllables = []
+    for tone in hz:
+        t = np.arange(round(0.25 * 16_000)) / 16_000
+        syllables.append(loud * np.hanning(len(t)) * np.sin(2 * np.pi * tone * pitch * t * (1 + 0.1 * t)))
+    word = np.concatenate(syllables)
+    gap = np.zeros((16_000 - len(word)) // 2)
+    return (np.concatenate([gap, word, gap]) * 32767).astype(np.int16)
+
+
+WORDS = {"tick": (500, 2500), "tock": (2500, 500), "hum": (300, 300), "hiss": (5000, 5500)}
+
+
+def voices(start: int, count: int) -> Material:
+    words = {name: [heard(said(*hz, seed=start + i)) for i in range(count)] for name, hz in WORDS.items()}
+    noise = np.random.default_rng(start).normal(0, 2000, 30 * 16_000).astype(np.int16)
+    return Material(words, [noise])
+
+
+MATERIAL = {"train": voices(0, 40), "validation": voices(1000, 30), "test": voices(2000, 30)}
+
+
+@pytest.fixture(scope="module")
+def lesson(tmp_path_factory) -> Path:
+    """The folder of what was taught and of its bundle; of the processes that test, the first to come teaches."""
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "lesson"
+    with when_free(root / "lock", "teaching"):
+        if not (root / "bundle").exists():
+            taught = teach(MATERIAL, "tick", LESSON, progress=False)
+            torch.save(taught, root / "taught.pt")
+            taught.export(root / "bundle")
+    return root
+
+
+@pytest.fixture(scope="module")
+def taught(lesson) -> Taught:
+    return torch.load(lesson / "taught.pt", weights_only=False)
+
+
+@pytest.fixture(scope="module")
+def folder(lesson) -> Path:
+    return lesson / "bundle"
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return compose(Recipe(240.0, "tick", 20), MATERIAL["test"], 9)
+
+
+def test_an_easy_word_is_heard_by_voices_that_were_never_heard(folder, stream):
+    audition = hear(Bundle.read(folder), stream)
+    judged = audition.judgement
+    assert judged.misses <= 2
+    assert judged.false_alarms <= 2
+    assert audition.stopped_early > 0.5
+    assert audition.counts.reached[0] > audition.counts.reached[1] > audition.counts.reached[2] > 0
+
+
+def test_the_bundle_hears_what_the_network_hears(taught, folder, stream):
+    audition = hear(Bundle.read(folder), stream)
+    whole = trace(taught.net, taught.hearing, stream)
+    np.testing.assert_allclose(audition.times_s, whole.times_s)
+    agree = np.isclose(audition.scores, whole.scores, atol=0.01)
+    assert agree.mean() > 0.999  # a window at a gate's very threshold may fall to either side
+    threshold = taught.chosen.threshold
+    ours, theirs = judge_at([audition.trial()], threshold), judge_at([whole.trial(taught.hearing.decision)], threshold)
+    assert (ours.misses, ours.false_alarms) == (theirs.misses, theirs.false_alarms)
+    assert (ours.misses, ours.false_alarms) == (audition.judgement.misses, audition.judgement.false_alarms)
+
+
+def test_what_a_gate_that_learns_classes_says_of_windows_is_one_number_each():
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=ps.Both(tells_apart=0.3), positives={1, 2})
+    x = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    _, gates = run(net, x, block=7)
+    out = net(torch.from_numpy(x))
+    for layer, ours, theirs in zip(net.layers, gates, out.gates, strict=True):
+        np.testing.assert_allclose(ours, layer.gate.pass_logit(theirs).detach().numpy(), atol=1e-6)
+
+
+def test_hard_negatives_sound_like_the_word_and_are_none(taught):
+    x, y = hard_negatives(taught.net, taught.hearing, MATERIAL["train"], "tick", hours=0.1, seed=3, per_hour=200)
+    assert x.shape[1:] == taught.hearing.shape
+    assert len(x) == len(y) <= 20
+    assert 1 not in y
+
+
+def test_what_a_second_costs_depends_on_what_there_is_to_hear(folder):
+    bundle = Bundle.read(folder)
+    costs = {
+        name: upkeep({"gated": bundle}, [made], repeats=1)["gated"]
+        for name, made in situations(MATERIAL["test"], "tick", seconds=30.0, seed=4)
+    }
+    assert set(costs) == {"silence", "noise", "speech", "keyword"}
+    stages = bundle.manifest.stages
+    for cost in costs.values():
+        assert cost.macs == pytest.approx(
+            sum(stage.macs * share for stage, share in zip(stages, cost.reached, strict=True)) * 10, rel=0.05
+        )
+        assert cost.ms > 0
+    assert costs["silence"].macs < costs["keyword"].macs
+    assert costs["silence"].crossed_bytes <= costs["keyword"].crossed_bytes
+
+
+def test_a_plain_network_can_be_taught_too():
+    lesson = Lesson(width=4, at=(), windows=1000, epochs=2, rounds=0, hours=0.1, false_alarms_per_hour=60.0)  # at 95 %
+    found = teach(MATERIAL, "tick", lesson, progress=False)
+    assert len(found.net.stages) == 1
+    assert found.reached == (1.0,)
+
+
+def test_a_network_that_hears_nothing_is_not_calibrated():
+    lesson = Lesson(width=4, windows=300, epochs=1, rounds=0, hours=0.1, alarm_confidence=None)
+    warnings.simplefilter("ignore", CollapseWarning)
+    with pytest.raises(CalibrationError, match=r"takes none of \d+ windows clearly for 'tick': train longer"):
+        teach(MATERIAL, "tick", lesson, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"at": (5, 2)}, r"gates behind the blocks \(5, 2\) came: up to two of 1 to 8, in their order"),
+        ({"at": (1, 2, 3)}, "up to two of 1 to 8"),
+        ({"epochs": 0}, "epochs = 0 came: it is 1 or more"),
+        ({"mined_hours": 0.0}, "hours of streams and false alarms an hour more than 0"),
+        ({"max_positive_loss": 5.0}, "max_positive_loss = 5 came: it is a share between 0 and 1"),
+        ({"missed": 1.0}, "missed = 1 came: it is a share of the words, from 0 to below 1"),
+        ({"alarm_confidence": 1.0}, "confidence = 1.0 is not possible"),
+        (
+            {"alarm_confidence": 0.95, "false_alarms_per_hour": 0.25, "hours": 6.0},
+            "6 h of streams came: to claim at most 0.25 false alarms an hour with 95 % confidence takes 12.0 h or "
+            "more, and without any. Take more hours, or claim less, or nothing: no confidence",
+        ),
+    ],
+)
+def test_lessons_that_make_no_sense(fields, text):
+    with pytest.raises(DataError, match=text):
+        Lesson(**fields)
+
+
+def penstock(*arguments: str, **how) -> subprocess.CompletedProcess:
+    code = "from penstock.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False, **how)
+
+
+@pytest.fixture(scope="module")
+def wav(stream, tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("recordings") / "stream.wav"
+    soundfile.write(file, stream.samples, 16_000)
+    return file
+
+
+def test_the_command_hears_a_recording_a_pipe_and_another_rate(folder, stream, wav, tmp_path):
+    wanted = [round(event.heard_s, 4) for event in hear(Bundle.read(folder), stream).events]
+    assert wanted
+    done = penstock("listen", str(folder), str(wav), "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    assert [line["heard_s"] for line in lines if line["kind"] == "heard"] == wanted
+    assert sum(line["kind"] == "ended" for line in lines) == len(wanted)
+    assert lines[-1]["kind"] == "end"
+    assert lines[-1]["reached"][0] == lines[-1]["windows"]
+    piped = penstock("listen", str(folder), "-", "--json", input=stream.samples.tobytes())
+    assert [json.loads(text) for text in piped.stdout.splitlines()][:-1] == lines[:-1]
+    twice = np.repeat(stream.samples[: 60 * 16_000, None], 2, axis=1)
+    soundfile.write(tmp_path / "stereo.flac", twice, 16_000)
+    stereo = penstock("listen", str(folder), str(tmp_path / "stereo.flac"))
+    text = stereo.stdout.decode()
+    assert stereo.returncode == 0, stereo.stderr
+    assert "tick" in text
+    assert "reached stage 3" in text
+    assert "multiply-accumulates were done" in text
+
+
+def test_the_command_hears_over_islands_what_it_hears_alone(folder, wav):
+    alone = penstock("listen", str(folder), str(wav), "--json").stdout.splitlines()
+    with Fleet(folder) as fleet:
+        done = penstock("listen", str(folder), str(wav), "--json", "--islands", fleet.address)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:-1] == alone[:-1]
+    assert json.loads(done.stdout.splitlines()[-1])["reached"] == json.loads(alone[-1])["reached"]
+
+
+def test_over_islands_a_threshold_is_a_matter_of_who_listens(folder, wav):
+    """The islands run the bundle as it is."""
+    alone = penstock("listen", str(folder), str(wav), "--json", "--threshold", "-4").stdout.splitlines()
+    with Fleet(folder) as fleet:
+        done = penstock("listen", str(folder), str(wav), "--json", "--threshold", "-4", "--islands", fleet.address)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:-1] == alone[:-1]
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory) -> Path:
+    """The same voices as a folder of clips, in parts of their own, with noise beside them."""
+    root = tmp_path_factory.mktemp("clips")
+    for part, of in MATERIAL.items():
+        for word, inside in of.words.items():
+            (root / part / word).mkdir(parents=True)
+            for i, clip in enumerate(inside):
+                soundfile.write(root / part / word / f"{i}.wav", clip.samples, 16_000)
+    (root / "_background_noise_").mkdir()
+    soundfile.write(root / "_background_noise_" / "hiss.wav", MATERIAL["train"].noises[0], 16_000)
+    return root
+
+
+def test_the_commands_teach_and_judge(clips, tmp_path):
+    options = [
+        "--gates",
+        "none",
+        "--width",
+        "4",
+        "--windows",
+        "1000",
+        "--epochs",
+        "2",
+        "--rounds",
+        "0",
+        "--hours",
+        "0.1",
+    ]
+    lesson = ("train", "wakeword", "--word", "tick", "--data", str(clips), "-o", str(tmp_path / "tick"), *options)
+    done = penstock(*lesson, "--false-alarms", "99", "--missed", "0.3", "--json", "--plot", str(tmp_path / "det.png"))
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["classes"] == ["background", "tick", "hiss", "hum", "tock"]
+    assert said["reached"] == [1.0]
+    assert said["miss_bound"] >= said["misses"] / said["spoken"]
+    assert (tmp_path / "det.png").stat().st_size > 10_000
+    short = ("--data", str(clips), "--hours", "0.1", "--repeats", "1", "--json")
+    judged = penstock("judge", str(tmp_path / "tick"), *short)
+    assert judged.returncode == 0, judged.stderr
+    found = json.loads(judged.stdout)["tick"]
+    assert found["tiny"]["spoken"] == 30
+    assert found["tiny"]["hours"] == pytest.approx(1 / 3)
+    assert set(found["upkeep"]) == {"silence", "noise", "speech", "keyword"}
+    assert [row[0] for row in found["points"]] == sorted(row[0] for row in found["points"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("train", "wakeword", "--word", "tack", "-o", "x"), "has no folder 'tack'"),
+        (("judge", "x", "--part", "train"), "--part train is not known"),
+    ],
+)
+def test_lessons_and_judgements_that_are_refused(arguments, text, clips, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["penstock", *arguments, "--data", str(clips)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert text in capsys.readouterr().err
+
+
+def test_bundles_of_one_name_are_told_apart():
+    assert named([Path("a/marvin"), Path("b/plain")]) == ["marvin", "plain"]
+    assert named([Path("a/marvin"), Path("b/marvin")]) == [str(Path("a/marvin")), str(Path("b/marvin"))]
+
+
+@pytest.mark.parametrize("where", ["here", "islands"])
+def test_a_pipe_that_stalls_is_heard_and_ctrl_c_ends_cleanly(folder, stream, where):
+    code = "from penstock.cli import main; main()"
+    with Fleet(folder) if where == "islands" else nullcontext() as fleet:
+        elsewhere = () if fleet is None else ("--islands", fleet.address)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, "listen", str(folder), "-", "--json", *elsewhere],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # it is ignored where tests run behind &
+        )
+        process.stdin.write(stream.samples[: 60 * 16_000].tobytes())
+        process.stdin.flush()
+        first = json.loads(process.stdout.readline())  # it is told at once, while the pipe is still open
+        assert first["kind"] == "heard"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)  # the pipe stays open: nothing more comes, and nobody waits for it
+        out, errors = process.stdout.read(), process.stderr.read()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            pipe.close()
+    assert process.returncode == 0, errors
+    assert errors == b""
+    lines = [json.loads(text) for text in out.splitlines()]
+    assert lines[-1]["kind"] == "end"
+    assert lines[-1]["windows"] > 500
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("nowhere.wav",), 1, "nowhere.wav"),
+        ((), 2, "give a recording, - for standard input, or --microphone: one of them"),
+        (("x.wav", "--microphone"), 2, "one of them"),
+        (("x.wav", "--threshold", "nan"), 1, "--threshold nan is not possible"),
+        (("x.wav", "--rate", "8000"), 2, "--rate and --channels are those of raw sound on standard input"),
+        (("x.wav", "--device", "3"), 2, "--device names a microphone: give --microphone too"),
+        (("x.wav", "--threads", "0"), 2, "--threads 0 is not possible: a stage uses 1 or more"),
+        (("x.wav", "--islands", "nonsense"), 1, "'nonsense' is no address: give host:port"),
+    ],
+)
+def test_what_cannot_be_listened_to(folder, arguments, code, text, tmp_path):
+    done = penstock("listen", str(folder), *arguments, cwd=tmp_path)
+    assert done.returncode == code
+    assert text in done.stderr.decode()
+
+
+def test_what_is_in_the_way_of_a_bundle_is_said_before_the_lesson(clips, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    done = penstock("train", "wakeword", "--word", "tick", "--data", str(clips), "-o", str(tmp_path / "taken"))
+    assert done.returncode == 1
+    assert "taken could not be made" in " ".join(done.stderr.decode().split())
+
+
+def test_only_bundles_of_one_word_are_judged_together(taught, folder):
+    bundle = Bundle.read(folder)
+    hearing = bundle.manifest.hearing
+    other = replace(bundle, manifest=replace(bundle.manifest, hearing=replace(hearing, words=(2,))))
+    with pytest.raises(DataError, match=r"other listens for 'hiss' in sound at 16000 Hz, and the streams have 'tick'"):
+        examine({"one": bundle, "other": other}, MATERIAL["test"], "tick", hours=0.1)
+
+
+def test_of_several_words_the_first_is_judged(folder, stream):
+    bundle = Bundle.read(folder)
+    hearing = replace(bundle.manifest.hearing, words=(1, 2), decision=bundle.manifest.hearing.decision.at(-9.0))
+    both = hear(replace(bundle, manifest=replace(bundle.manifest, hearing=hearing)), stream)
+    alone = replace(hearing, words=(1,))
+    one = hear(replace(bundle, manifest=replace(bundle.manifest, hearing=alone)), stream)
+    assert both.events == one.events and {event.label for event in both.events} == {"tick"}
+
+
+def test_broken_sound_is_heard_as_far_as_it_is_sound(folder, stream, tmp_path):
+    samples = stream.samples[: 40 * 16_000].astype(np.float32) / 32768
+    samples[5 * 16_000 : 6 * 16_000] = np.nan
+    samples[10 * 16_000 : 11 * 16_000] *= 40
+    soundfile.write(tmp_path / "broken.wav", samples, 16_000, subtype="FLOAT")
+    done = penstock("listen", str(folder), str(tmp_path / "broken.wav"))
+    assert done.returncode == 0, done.stderr
+    assert "1 gap: 0 samples lost, 16,000 that are no sound" in done.stdout.decode()
+    assert "of the samples are at full scale: clipped?" in done.stdout.decode()
+    soundfile.write(tmp_path / "short.wav", samples[:800], 16_000)
+    short = penstock("listen", str(folder), str(tmp_path / "short.wav"))
+    assert "shorter than one window: nothing was judged" in short.stdout.decode()
+    for name, odd in {
+        "silence": np.zeros(20 * 16_000, np.int16),
+        "square": np.tile(np.repeat(np.array([32767, -32768], np.int16), 50), 3200),
+    }.items():
+        soundfile.write(tmp_path / f"{name}.wav", odd, 16_000)
+        heard_nothing = penstock("listen", str(folder), str(tmp_path / f"{name}.wav"))
+        assert "0 events in" in heard_nothing.stdout.decode(), name

@@ -1,0 +1,85 @@
+"""Windows to learn from: the whole word in it, most of others, and each draw from its seed."""
+
+import numpy as np
+import pytest
+
+from penstock.errors import DataError
+from penstock.runtime.streaming.features import LogMel
+from penstock.wakeword.clips import Material, heard
+from penstock.wakeword.windows import Drawing, Variety, class_names, windows
+
+MARKS = 20_000
+
+
+def marked(length: int, sign: int) -> np.ndarray:
+    """A word that begins and ends with a click that cannot be overlooked."""
+    word = np.full(length, 1500 * sign, np.int16)
+    word[0] = word[-1] = MARKS * sign
+    return np.concatenate([np.zeros(3200, np.int16), word, np.zeros(3200, np.int16)])
+
+
+MATERIAL = Material(
+    {"up": [heard(marked(6400, 1))], "down": [heard(marked(8000, -1))]}, [np.full(40_000, 900, np.int16)]
+)
+STILL = Variety(speed=(1.0, 1.0), gain_db=(0.0, 0.0), clean=1.0, neighbour=0.0, masked=0.0)
+
+
+def drawing(variety=STILL, seed=0):
+    return Drawing(MATERIAL, "up", variety, 16_000, np.random.default_rng(seed))
+
+
+def test_a_window_shows_the_whole_word_and_most_of_others():
+    draw = drawing()
+    seen = {0: 0, 1: 0, 2: 0}
+    places = []
+    for _ in range(400):
+        samples, label = draw.window()
+        seen[label] += 1
+        loud = np.abs(samples * 32768)
+        if label == 1:
+            assert (loud > MARKS - 2).sum() == 2  # both ends
+            places.append(int(loud.argmax()))
+        if label == 2:
+            assert (samples < -1000 / 32768).sum() >= 0.6 * 8000 - 200
+        if label == 0:
+            assert (loud > 0).all() or (loud == 0).all()
+    assert seen[1] == pytest.approx(100, abs=30)
+    assert seen[2] == pytest.approx(220, abs=40)
+    assert min(places) < 600  # anywhere in the window
+    assert max(places) > 8500
+
+
+def test_noise_neighbours_speed_and_gain_change_what_is_heard():
+    still = drawing().window()[0]
+    for change in ({"clean": 0.0}, {"neighbour": 1.0}, {"gain_db": (-6.0, -6.0)}, {"speed": (0.8, 0.8)}):
+        fields = {**STILL.__dict__, **change}
+        assert not np.array_equal(drawing(Variety(**fields)).window()[0], still), change
+
+
+def test_the_same_seed_draws_the_same_windows():
+    sense = LogMel()
+    x, y = windows(MATERIAL, "up", 300, sense=sense, frames=49, seed=5)
+    again, labels = windows(MATERIAL, "up", 300, sense=sense, frames=49, seed=5)
+    other, _ = windows(MATERIAL, "up", 300, sense=sense, frames=49, seed=6)
+    assert x.shape == (300, 40, 49)
+    assert np.array_equal(x, again)
+    assert np.array_equal(y, labels)
+    assert not np.array_equal(x, other)
+    assert set(y.tolist()) == {0, 1, 2}
+    assert class_names(MATERIAL, "up") == ("background", "up", "down")
+
+
+def test_masks_wipe_out_a_part_and_no_more():
+    x, _ = windows(MATERIAL, "up", 64, sense=LogMel(), frames=49, variety=Variety(masked=1.0), seed=1)
+    bare, _ = windows(MATERIAL, "up", 1, sense=LogMel(), frames=49, variety=STILL, seed=1)
+    wiped = [(window[0:1] == window).mean() for window in x]
+    assert max(wiped) < 1
+    assert np.isfinite(x).all()
+    assert np.isfinite(bare).all()
+
+
+def test_shares_that_leave_nothing_are_refused():
+    with pytest.raises(
+        DataError, match=r"shares of 0.5 and 0.5 came: windows with the word, with others, and with noise"
+    ):
+        Variety(word=0.5, other=0.5)
