@@ -77,14 +77,14 @@ def _before() -> list[dict[str, Any]]:
 
 def _write(rows: list[dict[str, Any]]) -> None:
     packages = ("penstock", "torch", "lightning", "torchmetrics", "numpy", "scipy", "onnxruntime", "grpcio")
-    machine = {
+    hardware = {
         "processor": torch.cpu.get_capabilities().get("cpu_name", platform.processor()),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "system": f"{platform.system()} {platform.machine()}",
+        "system": f"{platform.system()} {platform.hardware()}",
     }
     versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
-    content = {"machine": machine, "versions": versions, "figures": rows}
+    content = {"machine": hardware, "versions": versions, "figures": rows}
     write_atomically(LATEST, (json.dumps(content, indent=1) + "\n").encode())
 
 

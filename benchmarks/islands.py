@@ -32,9 +32,9 @@ from penstock.evaluation.timing import best_seconds
 from penstock.export import Int8
 from penstock.models.resnet import resnet8
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.islands.client import Source
+from penstock.runtime.islands.client import Client
 from penstock.runtime.islands.island import Island
-from penstock.runtime.islands.links.grpc import Listener, dialler
+from penstock.runtime.islands.links.grpc import Listener, grpc_connector
 from penstock.runtime.islands.protocol import (
     MOST_SEQUENCE,
     Answer,
@@ -47,7 +47,7 @@ from penstock.runtime.islands.protocol import (
     encode,
 )
 from penstock.runtime.islands.uplink import Backoff
-from penstock.runtime.pipeline import Chain, engines_of
+from penstock.runtime.pipeline import Pipeline, engines_of
 
 BOMB = zlib.compress(bytes(10_000_000), 9)
 MAIN = "from penstock.cli import main; main()"
@@ -85,7 +85,7 @@ def chain() -> list[Figure]:
     net, x = network(0.4)
     plain = ps.gate(ps.ungate(net), x[:2], at=0).eval()
     with exported(net, x) as (_, ours), exported(plain, x) as (_, theirs):
-        whole, gated = Chain(theirs.bundle), Chain(ours.bundle)
+        whole, gated = Pipeline(theirs.bundle), Pipeline(ours.bundle)
         first, rest = engines_of(ours.bundle)
         stream = [sample[None] for sample in x.numpy()]
         packed = [first.run(sample).values for sample in stream]
@@ -121,7 +121,7 @@ def wire() -> list[Figure]:
     net, x = network(0.4)
     with exported(net, x, precision=Int8((x, torch.arange(len(x)) % 6))) as (_, ours):
         stage = ours.bundle.manifest.stages[0]
-        answers = Chain(ours.bundle).predict(x.numpy())
+        answers = Pipeline(ours.bundle).predict(x.numpy())
     kept = stage.gives.payload_bytes
     frame = Frame(2**64 - 1, 2**64 - 1, 20_000, 2**61, bytes(kept))
     whole = len(encode(frame)) + GRPC_BYTES + HTTP2_BYTES
@@ -153,7 +153,7 @@ async def _hops(
     payload = np.ones(payload_bytes // 4, np.float32).tobytes()
     seconds: dict[str, list[float]] = {"hop": [], "echo": []}
     with _process(["island", str(folder), "--stage", "1"]) as island, _echo() as echo:
-        link = await dialler(island)()
+        link = await grpc_connector(island)()
         await link.send(encode(Hello(whole, 1)))
         await link.receive()
         async with grpc.aio.insecure_channel(echo) as channel:
@@ -232,12 +232,12 @@ class Proxy:
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            onward = await asyncio.open_connection("127.0.0.1", self._to)
+            downstream = await asyncio.open_connection("127.0.0.1", self._to)
         except OSError:
             writer.transport.abort()
             return
-        self._writers |= {writer, onward[1]}
-        await asyncio.gather(_carry(reader, onward[1]), _carry(onward[0], writer))
+        self._writers |= {writer, downstream[1]}
+        await asyncio.gather(_carry(reader, downstream[1]), _carry(downstream[0], writer))
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -260,7 +260,7 @@ def _free_port() -> int:
 FRAMES, CUTS = 20_000, 10
 
 
-class Counting(Source):
+class Counting(Client):
     """A source that counts what it is told of each frame."""
 
     def __init__(self, *arguments: Any, **options: Any):
@@ -297,7 +297,7 @@ async def _torture(folder: Path, bundle: Bundle, x: np.ndarray) -> dict[str, Any
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=env)
 
     islands = [start(i) for i in range(3)]
-    wanted = Chain(bundle).predict(x)
+    wanted = Pipeline(bundle).predict(x)
     done = asyncio.Event()
 
     async def trouble() -> None:
@@ -316,8 +316,8 @@ async def _torture(folder: Path, bundle: Bundle, x: np.ndarray) -> dict[str, Any
 
     began = time.perf_counter()
     try:
-        dial = dialler(f"127.0.0.1:{doors[0]}")
-        async with Counting(bundle.manifest, dial, backoff=Backoff(0.02, 0.5)) as source:
+        connector = grpc_connector(f"127.0.0.1:{doors[0]}")
+        async with Counting(bundle.manifest, connector, backoff=Backoff(0.02, 0.5)) as source:
             making = asyncio.ensure_future(trouble())
             futures = []
             for number in range(FRAMES):
@@ -346,7 +346,7 @@ async def _torture(folder: Path, bundle: Bundle, x: np.ndarray) -> dict[str, Any
         "lost": FRAMES - len(source.told),
         "wrong": len(right) - sum(right) - dropped,
         "twice": sum(count > 1 for count in source.told.values()),
-        "resent_by_the_source": source.sender.resent,
+        "resent_by_the_source": source.uplink.resent,
         "seconds": time.perf_counter() - began,
     }
 
@@ -406,7 +406,7 @@ async def _garbled(bundle: Bundle) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _greeted(port: int, bundle: bytes, stage: int) -> AsyncIterator[Any]:
-    link = await dialler(f"127.0.0.1:{port}")()
+    link = await grpc_connector(f"127.0.0.1:{port}")()
     await link.send(encode(Hello(bundle, stage)))
     await link.receive()
     yield link

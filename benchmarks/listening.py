@@ -22,9 +22,9 @@ from benchmarks.figures import Figure
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.files import write_atomically
 from penstock.runtime.streaming.detector import smooth
-from penstock.runtime.streaming.listener import hearing_of
-from penstock.wakeword.benchmark import Audition, Examination, examine
-from penstock.wakeword.clips import material
+from penstock.runtime.streaming.listener import stream_config_of
+from penstock.wakeword.benchmark import BenchmarkResult, StreamRun, run_benchmark
+from penstock.wakeword.clips import load_clip_sets
 from penstock.wakeword.thresholds import miss_rate_at
 
 ROOT = Path(__file__).parents[1]
@@ -43,8 +43,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make listening", description=__doc__)
     parser.add_argument("speech", type=Path, help="the folder of Speech Commands")
     speech = parser.parse_args().speech
-    taught = {name: _taught(name, speech) for name in LESSONS}
-    measure(speech, taught)
+    trained = {name: _taught(name, speech) for name in LESSONS}
+    measure(speech, trained)
 
 
 def _taught(name: str, speech: Path) -> dict[str, Any]:
@@ -60,19 +60,19 @@ def _taught(name: str, speech: Path) -> dict[str, Any]:
     return json.loads(said.read_text())  # type: ignore[no-any-return]
 
 
-def measure(speech: Path, taught: dict[str, dict[str, Any]]) -> None:
+def measure(speech: Path, trained: dict[str, dict[str, Any]]) -> None:
     """Hear both out on test voices, and write the results."""
     bundles = {name: Bundle.read(RUNS / name) for name in LESSONS}
-    found = examine(bundles, material(speech, WORD)["test"], WORD, hours=HOURS, seed=SEED, say=print)
+    found = run_benchmark(bundles, load_clip_sets(speech, WORD)["test"], WORD, hours=HOURS, seed=SEED, say=print)
     heard = {
         "word": WORD,
         "hours": HOURS,
-        "taught": taught,
+        "taught": trained,
         "heard": {name: one.to_json() for name, one in found.items()},
         "minute": _minute(found["gated"].tiny),
     }
     write_atomically(HEARD, (json.dumps(heard, indent=1) + "\n").encode())
-    rows = figures(found["gated"], found["plain"], taught["gated"]["seconds"])
+    rows = figures(found["gated"], found["plain"], trained["gated"]["seconds"])
     plain = [
         {
             "figure": row.figure,
@@ -89,9 +89,9 @@ def measure(speech: Path, taught: dict[str, dict[str, Any]]) -> None:
         print(f"{row.figure}: {row.value:.4g} ({row.relation} {row.reach:g}) {'holds' if row.holds else 'MISSED'}")
 
 
-def figures(gated: Examination, plain: Examination, taught_s: float) -> list[Figure]:
+def figures(gated: BenchmarkResult, plain: BenchmarkResult, taught_s: float) -> list[Figure]:
     """Return what is asked for, each with what it is to reach."""
-    tiny, long = gated.tiny.judgement, gated.long.judgement
+    tiny, long = gated.tiny.metrics, gated.long.metrics
     macs = [one.long.counts.macs(one.long.manifest) for one in (gated, plain)]
     hour_s = gated.seconds / gated.long.stream.seconds * 3600
     missed = [miss_rate_at(one.points, 0.5) for one in (gated, plain)]
@@ -127,18 +127,18 @@ def figures(gated: Examination, plain: Examination, taught_s: float) -> list[Fig
     ]
 
 
-def _minute(heard: Audition, length_s: float = 60.0) -> dict[str, Any]:
+def _minute(heard: StreamRun, length_s: float = 60.0) -> dict[str, Any]:
     """Return the minute with the most words, window by window, to be drawn."""
-    decision = hearing_of(heard.manifest).decision
+    detector = stream_config_of(heard.manifest).detector
     starts = np.arange(0, heard.stream.seconds - length_s, 5)
     words = np.array([truth.begin_s for truth in heard.stream.truths])
     start = max(starts, key=lambda first: int(((words > first + 1) & (words < first + length_s - 2)).sum()))
     inside = (heard.times_s >= start) & (heard.times_s < start + length_s)
     return {
         "start_s": float(start),
-        "threshold": decision.threshold,
+        "threshold": detector.threshold,
         "times_s": heard.times_s[inside].round(3).tolist(),
-        "smoothed": smooth(heard.scores, decision.smoothing)[inside].round(3).tolist(),
+        "smoothed": smooth(heard.scores, detector.smoothing)[inside].round(3).tolist(),
         "stopped_at": heard.stopped_at[inside].tolist(),
         "truths": [
             [round(truth.begin_s, 3), round(truth.end_s, 3)]

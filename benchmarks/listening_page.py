@@ -14,9 +14,9 @@ import numpy as np
 
 from benchmarks.listening import HEARD, RESULTS, ROOT
 from penstock.evaluation.tables import percent
-from penstock.wakeword.metrics import Judgement, Spoken, hours_needed
+from penstock.wakeword.metrics import DetectionMetrics, Utterance, hours_needed
 from penstock.wakeword.report import det_plot, rate, trace_plot
-from penstock.wakeword.thresholds import Point
+from penstock.wakeword.thresholds import OperatingPoint
 
 PAGE = ROOT / "docs" / "listening.md"
 PICTURES = ROOT / "docs" / "listening"
@@ -154,12 +154,14 @@ def _draw(heard: dict[str, Any], folder: Path) -> None:
     for name, one in heard["heard"].items():
         spoken, hours = one["long"]["spoken"], one["long"]["hours"]
         curves[name] = [
-            Point(threshold, Judgement(spoken - missed, missed, alarms, hours, (0.0,) * (spoken - missed)))
+            OperatingPoint(
+                threshold, DetectionMetrics(spoken - missed, missed, alarms, hours, (0.0,) * (spoken - missed))
+            )
             for threshold, missed, alarms in one["points"]
         ]
         judged = one["long"]
-        at = Judgement(judged["hits"], judged["misses"], judged["false_alarms"], hours, (0.0,) * judged["hits"])
-        chosen[name] = Point(one["threshold"], at)
+        at = DetectionMetrics(judged["hits"], judged["misses"], judged["false_alarms"], hours, (0.0,) * judged["hits"])
+        chosen[name] = OperatingPoint(one["threshold"], at)
     det_plot(curves, folder / "det.png", chosen=chosen, per_hour=0.5)
     minute = heard["minute"]
     stopped = np.array(minute["stopped_at"])
@@ -168,7 +170,7 @@ def _draw(heard: dict[str, Any], folder: Path) -> None:
         np.array(minute["times_s"]),
         np.array(minute["smoothed"]),
         minute["threshold"],
-        [Spoken(*truth) for truth in minute["truths"]],
+        [Utterance(*truth) for truth in minute["truths"]],
         minute["alarms"],
         folder / "minute.png",
         {name: (stopped == -1) | (stopped > i) for i, name in enumerate(names)},

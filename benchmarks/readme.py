@@ -26,7 +26,7 @@ def main() -> None:
     made = ROOT / "demo" / "demo.json"
     if made.exists():
         rows = json.loads(made.read_text())
-        DEMO.write_text(json.dumps({key: rows[key] for key in ("plain", "gated", "certificate")}, indent=1) + "\n")
+        DEMO.write_text(json.dumps({key: rows[key] for key in ("plain", "gated", "guarantee")}, indent=1) + "\n")
         shutil.copy(ROOT / "demo" / "gate-scores.png", PICTURE)
     README.write_text(filled(README.read_text()))
     PAGE.write_text(page(json.loads(LATEST.read_text())))
@@ -56,12 +56,12 @@ def _demo(result: dict[str, Any]) -> str:
     )
     lines = ["| | plain | gated |", "|---|---:|---:|"]
     lines += [f"| {label} | {text(plain[key])} | {text(gated[key])} |" for label, key, text in shown]
-    return "\n".join([*lines, "", f"Its promise: {result['certificate']}."])
+    return "\n".join([*lines, "", f"Its promise: {result['guarantee']}."])
 
 
 def _bench(latest: dict[str, Any]) -> str:
-    machine = latest["machine"]
-    where = f"On {machine['cores']} cores ({machine['processor']}), torch {latest['versions']['torch']}."
+    hardware = latest["machine"]
+    where = f"On {hardware['cores']} cores ({hardware['processor']}), torch {latest['versions']['torch']}."
     return "\n".join([_table(latest["figures"]), "", where])
 
 
@@ -98,8 +98,8 @@ def page(latest: dict[str, Any]) -> str:
             ]
         lines += [""]
     versions = ", ".join(f"{name} {number}" for name, number in latest["versions"].items())
-    machine = latest["machine"]
-    lines += [f"On {machine['cores']} cores ({machine['processor']}, {machine['system']}); {versions}.", ""]
+    hardware = latest["machine"]
+    lines += [f"On {hardware['cores']} cores ({hardware['processor']}, {hardware['system']}); {versions}.", ""]
     return "\n".join(lines)
 
 

@@ -18,7 +18,7 @@ def training() -> list[Figure]:
     """A step of the gated network over one of the plain, as `fit` does them: forward, loss, backward, Adam."""
     x = torch.randn(BATCH, 1, 28, 28).to(memory_format=torch.channels_last)
     y = torch.randint(0, 6, (BATCH,))
-    bfloat16 = ps.Machine().bfloat16()
+    bfloat16 = ps.Hardware().bfloat16()
     objective = ps.Objective(alpha=0.5, beta=0.55)
 
     def step_of(at: float | int):

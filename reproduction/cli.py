@@ -63,10 +63,10 @@ def reproduce(
     Example: `python -m reproduction run table1 --data speech-commands=sets/speech_commands --profile lite`
     """
     from penstock.evaluation.tables import experiments_table, results_table
-    from penstock.training.config import Machine
+    from penstock.training.config import Hardware
     from reproduction.experiments.paper import EXPERIMENTS
     from reproduction.experiments.reproduce import reproduce as carry_out
-    from reproduction.experiments.runner import Laboratory
+    from reproduction.experiments.runner import Runner
     from reproduction.results.summary import summarise
 
     if "list" in what:
@@ -83,9 +83,9 @@ def reproduce(
         for run in experiment.runs(profile, only, results=results)
         if run.problem in experiment.problems or not everything
     ]
-    machine = Machine(accelerator=accelerator, workers=workers)
-    laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work, machine)
-    found = carry_out(laboratory, runs, talk=not as_json)
+    hardware = Hardware(accelerator=accelerator, workers=workers)
+    runner = Runner(results, tuple(folder_of(text) for text in data or ()), work, hardware)
+    found = carry_out(runner, runs, talk=not as_json)
     show(as_json, found, results_table(summarise(found)), line(f"Written: {results}"))
 
 
@@ -128,21 +128,21 @@ def sweep(
     """
     from penstock.evaluation.tables import trials_table
     from penstock.runtime.files import make_folder
-    from penstock.training.config import Machine
+    from penstock.training.config import Hardware
     from reproduction.experiments.paper import PAPERS
-    from reproduction.experiments.runner import Laboratory
+    from reproduction.experiments.runner import Runner
     from reproduction.sweep import sweep as study
     from reproduction.sweep.front import pareto
 
     papers = one_of("the problem", problem, PAPERS)
     begin = [alpha_and_beta(text) for text in first or ()] or [papers.trade_off, papers.accuracy]
-    machine = Machine(accelerator=accelerator, workers=workers)
-    laboratory = Laboratory(results, tuple(folder_of(text) for text in data or ()), work, machine)
+    hardware = Hardware(accelerator=accelerator, workers=workers)
+    runner = Runner(results, tuple(folder_of(text) for text in data or ()), work, hardware)
     make_folder(results)
     console = Console(stderr=True, quiet=as_json)
     search = study.Search(problem, profile, study.Space(places, most_layers), tuple(range(seeds)))
     found = study.sweep(
-        laboratory,
+        runner,
         search,
         trials=trials,
         storage=storage or str(results / "sweep.log"),
@@ -153,7 +153,7 @@ def sweep(
     if places:
         show(as_json, [asdict(trial) for trial in found], front)
         return
-    written = study.choose(laboratory, search, found)
+    written = study.choose(runner, search, found)
     show(as_json, json.loads(written.read_text()), front, line(f"Written: {written}"))
 
 

@@ -65,7 +65,7 @@ class Exit(Gate):
     def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
         return self.score(self.hidden(x, kept)).float()  # type: ignore[no-any-return]
 
-    def pass_logit(self, out: Tensor) -> Tensor:
+    def gate_logit(self, out: Tensor) -> Tensor:
         sure = relative_entropy(out)
         score = torch.where(out.argmax(1) == self.background, sure, torch.ones_like(sure))
         return score.clamp(SURE, 1 - SURE).logit()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.datasets.balance import HeldOut, Thinned, check_count, check_seed, draw, measured
-from penstock.datasets.clip_crops import PARTS, Plan, Take, cached, listen, window_samples
+from penstock.datasets.clip_crops import PARTS, ClipCrop, Plan, cached, listen, window_samples
 from penstock.datasets.disk import read_text, stamp
 from penstock.datasets.fetch.addresses import HEY_SNIPS
 from penstock.datasets.fetch.places import find
@@ -138,17 +138,17 @@ def _clip(entry: dict[str, object]) -> Clip:
     return Clip(path, round(duration * RATE_HZ), bool(is_hotword))
 
 
-def _middle(clip: Clip, length: int) -> Take:
-    return Take(1, clip.path, start=max(0, (clip.samples - length) // 2))
+def _middle(clip: Clip, length: int) -> ClipCrop:
+    return ClipCrop(1, clip.path, start=max(0, (clip.samples - length) // 2))
 
 
-def _cut(clips: Sequence[Clip], length: int, seed: int) -> list[Take]:
+def _cut(clips: Sequence[Clip], length: int, seed: int) -> list[ClipCrop]:
     """Cut the negatives into windows, each heard for as long as one of the positives lasts."""
     lengths = draw([min(clip.samples, length) for clip in clips if clip.is_hotword], None, seed)
-    takes: list[Take] = []
+    takes: list[ClipCrop] = []
     for clip in (clip for clip in clips if not clip.is_hotword):
         for start in range(0, clip.samples, length):
             heard = lengths[len(takes) % len(lengths)]
             if start == 0 or start + heard <= clip.samples:
-                takes.append(Take(0, clip.path, start, heard))
+                takes.append(ClipCrop(0, clip.path, start, heard))
     return takes

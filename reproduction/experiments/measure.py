@@ -20,8 +20,8 @@ from torch import Tensor
 from penstock.datasets.loading import Data
 from penstock.evaluation import metrics
 from penstock.evaluation.calibrate import rounded_down
-from penstock.evaluation.outputs import cascade, collect
-from penstock.evaluation.threshold_path import OneGate, Path, best_path
+from penstock.evaluation.outputs import cascade, collect_outputs
+from penstock.evaluation.threshold_path import Path, SingleGatePath, best_threshold_path
 from penstock.gating.network import GatedNetwork
 from reproduction.baselines.branchynet import Exit, Heard, hear, leave
 
@@ -51,7 +51,7 @@ class Choices(NamedTuple):
     """
 
     points: dict[str, Thresholds]
-    incremental: list[Path | OneGate]
+    incremental: list[Path | SingleGatePath]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Said:
     @classmethod
     def of(cls, net: GatedNetwork, data: Data, positive_share: float | None) -> Said:
         """Run the network over the data."""
-        labels, logits, gates = collect(net, data)
+        labels, logits, gates = collect_outputs(net, data)
         weights = stream_weights(labels != net.background, positive_share)
         heard = hear(net, data) if any(isinstance(layer.gate, Exit) for layer in net.layers) else None
         return cls(labels, logits.argmax(1), gates, sorted(net.active()), net.background, weights, heard)
@@ -123,7 +123,7 @@ def choose(net: GatedNetwork, validation: Data, positive_share: float | None = N
     def passed(thresholds: np.ndarray) -> np.ndarray:
         return (negatives[:, : thresholds.shape[1]] >= thresholds[:, None]).all(2).mean(1)
 
-    paths = [best_path(scores[positive, : k + 1], passed) for k in range(count)]
+    paths = [best_threshold_path(scores[positive, : k + 1], passed) for k in range(count)]
 
     def at_level(level: float) -> Thresholds:
         chosen: list[float | None] = [None] * len(net.layers)

@@ -15,7 +15,7 @@ from penstock.errors import DataError
 from penstock.models.eight_blocks import DEPTH
 from reproduction.experiments.methods import GC, Baseline, BranchyNet, C, Dropout, G, GateInput, Method, TwoStage
 from reproduction.experiments.runs import Run
-from reproduction.experiments.tasks import PROBLEMS, Budget
+from reproduction.experiments.tasks import TASKS, Budget
 from reproduction.sweep.chosen import Weights
 
 HERE = ("fashion-mnist", "cifar10", "speech-commands", "wake-word")
@@ -54,7 +54,7 @@ class Experiment:
 
     def methods(self, weights: Weights, profile: str, problem: str) -> list[Method]:
         """Return what is compared, given α and β."""
-        return _METHODS[self.name](weights, GRIDS[profile], PROBLEMS[problem].budget(profile))
+        return _METHODS[self.name](weights, GRIDS[profile], TASKS[problem].budget(profile))
 
     def runs(self, profile: str, problems: Sequence[str] | None = None, *, results: Path) -> list[Run]:
         """Return its runs: seed by seed, so that a broken experiment has whole comparisons of fewer seeds.
@@ -64,10 +64,10 @@ class Experiment:
             results: the folder where sweeps leave the α and β that they chose.
         """
         chosen = self.problems if problems is None else tuple(problems)
-        unknown = sorted(set(chosen) - set(PROBLEMS))
+        unknown = sorted(set(chosen) - set(TASKS))
         if unknown:
-            raise DataError(f"there is no problem {', '.join(unknown)}; known are {', '.join(PROBLEMS)}.")
-        budgets = {problem: PROBLEMS[problem].budget(profile) for problem in chosen}
+            raise DataError(f"there is no problem {', '.join(unknown)}; known are {', '.join(TASKS)}.")
+        budgets = {problem: TASKS[problem].budget(profile) for problem in chosen}
         return [
             Run(problem, method, seed, profile)
             for problem, budget in budgets.items()

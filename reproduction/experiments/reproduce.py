@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from penstock.errors import TrainingError
 from reproduction.experiments.methods import method_key
-from reproduction.experiments.runner import Laboratory
+from reproduction.experiments.runner import Runner
 from reproduction.experiments.runs import Run
 
 PATIENCE_S = 5.0
@@ -22,7 +22,7 @@ PATIENCE_S = 5.0
 
 
 def reproduce(
-    laboratory: Laboratory,
+    runner: Runner,
     runs: Sequence[Run],
     *,
     talk: bool = True,
@@ -48,17 +48,17 @@ def reproduce(
     clock = Clock()
     with _bar(talk) as bar:
         task = bar.add_task("", total=len(unique), now="", left="")
-        for first in _to_look_for(laboratory, unique, test):
+        for first in _to_look_for(runner, unique, test):
             bar.update(task, now=f"looking for the data of {first.problem}")
-            laboratory.splits(first)  # better now than after hours
+            runner.splits(first)  # better now than after hours
         while missing := [run for run in unique if run not in results and run not in failed]:
             before = len(results) + len(failed)
             for run in missing:
                 bar.update(task, now=_title(run), left=clock.left([r for r in missing if r not in results]))
                 began = time.perf_counter()
-                fresh = run.result(laboratory.results, tested=test) is None
+                fresh = run.result(runner.results, tested=test) is None
                 try:
-                    result = laboratory.perform(run, test=test)
+                    result = runner.perform(run, test=test)
                 except TrainingError as error:  # the others are not to wait for it
                     failed[run] = error
                     continue
@@ -104,9 +104,9 @@ class Clock:
         return f"about {hours} h {minutes:02d} min left" if hours else f"about {max(1, minutes)} min left"
 
 
-def _to_look_for(laboratory: Laboratory, runs: Sequence[Run], test: bool) -> list[Run]:
+def _to_look_for(runner: Runner, runs: Sequence[Run], test: bool) -> list[Run]:
     """Return one run of each problem whose data is needed, or was given: a wrong folder is to be noticed."""
-    needed = [run for run in runs if laboratory.given(run) or run.result(laboratory.results, tested=test) is None]
+    needed = [run for run in runs if runner.given(run) or run.result(runner.results, tested=test) is None]
     return list({run.problem: run for run in reversed(needed)}.values())
 
 

@@ -31,18 +31,18 @@ from penstock.errors import DataError
 from penstock.gating.network import GatedNetwork
 from penstock.runtime.files import write_atomically
 from penstock.runtime.locks import if_free
-from penstock.training.config import Machine
+from penstock.training.config import Hardware
 from penstock.training.fit import CollapseWarning
 from reproduction.experiments.measure import choose, measure
 from reproduction.experiments.runs import FORMAT, Run, check_same_data, describe
-from reproduction.experiments.tasks import PROBLEMS, Problem
+from reproduction.experiments.tasks import TASKS, Task
 
 LOCKS = ".locks"
 """The folder among the results that says which runs are being computed."""
 
 
 @dataclass(frozen=True)
-class Laboratory:
+class Runner:
     """Where results, data and half-done runs are.
 
     Attributes:
@@ -56,19 +56,17 @@ class Laboratory:
     results: Path
     data: tuple[tuple[str, Path], ...] = ()
     work: Path = Path("runs")
-    machine: Machine = Machine()
+    hardware: Hardware = Hardware()
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(dict(self.data)) - set(PROBLEMS))
+        unknown = sorted(set(dict(self.data)) - set(TASKS))
         if unknown:
-            raise DataError(
-                f"there is no problem {', '.join(unknown)} to give data for; known are {', '.join(PROBLEMS)}."
-            )
+            raise DataError(f"there is no problem {', '.join(unknown)} to give data for; known are {', '.join(TASKS)}.")
 
     def given(self, run: Run) -> Path | None:
         """Return the folder that was given for a run's data, if any."""
         folders = dict(self.data)
-        return folders.get(run.problem, folders.get(PROBLEMS[run.problem].same_data_as))
+        return folders.get(run.problem, folders.get(TASKS[run.problem].same_data_as))
 
     def splits(self, run: Run) -> Splits:
         """Return a run's data, which must be that of the results that are there; read once."""
@@ -90,7 +88,7 @@ class Laboratory:
             if known is not None or not mine:
                 return known
             weights = self.work / run.key
-            result = compute(run, self.splits(run), weights, machine=self.machine, test=test)
+            result = compute(run, self.splits(run), weights, hardware=self.hardware, test=test)
             before = run.result(self.results, tested=False)
             if before is not None:  # it was trained then, and only tested now
                 result["seconds"] = before["seconds"]
@@ -101,7 +99,7 @@ class Laboratory:
 
 
 def compute(
-    run: Run, data: Splits, weights: Path | None = None, *, machine: Machine = Machine(), test: bool = True
+    run: Run, data: Splits, weights: Path | None = None, *, hardware: Hardware = Hardware(), test: bool = True
 ) -> dict[str, Any]:
     """Train and measure: on validation data, where choices are made, and on test data, where they are not.
 
@@ -110,7 +108,7 @@ def compute(
         machine: what it is trained on.
         test: measure on test data too.
     """
-    problem = PROBLEMS[run.problem]
+    problem = TASKS[run.problem]
     budget = problem.budget(run.profile)
     began = time.perf_counter()
     net = build(run, data)
@@ -123,13 +121,13 @@ def compute(
             epochs=budget.epochs,
             batch_size=budget.batch_size,
             optimizer=budget.optimizer,
-            machine=machine,
+            hardware=hardware,
             seed=run.seed,
             folder=weights,
             progress=False,
         )
     seconds = time.perf_counter() - began
-    net.to(machine.device)
+    net.to(hardware.device)
     assert data.validation is not None
     choices = choose(net, data.validation, problem.positive_share)
     parts = {"validation": data.validation} | ({"test": data.test} if test else {})
@@ -152,7 +150,7 @@ def compute(
 
 def build(run: Run, data: Splits) -> GatedNetwork:
     """Return the network of a run, before its training."""
-    problem: Problem = PROBLEMS[run.problem]
+    problem: Task = TASKS[run.problem]
     torch.manual_seed(run.seed)
     example = _example(data)
     budget = problem.budget(run.profile)
@@ -193,4 +191,4 @@ def _example(data: Splits) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _read(problem: str, folder: Path | None, profile: str) -> Splits:
-    return PROBLEMS[problem].data(folder, profile)
+    return TASKS[problem].data(folder, profile)

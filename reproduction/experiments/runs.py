@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.errors import DataError
 from reproduction.experiments.methods import Method, method_key
-from reproduction.experiments.tasks import PROBLEMS
+from reproduction.experiments.tasks import TASKS
 
 FORMAT = 1
 NEEDED = ("run", "seconds", "trained_on", "layers", "activation_sparsity", "validation")
@@ -64,7 +64,7 @@ class Run:
 
 def describe(run: Run) -> dict[str, Any]:
     """Return all that makes a run, as it reads in JSON; how many seeds others have does not."""
-    budget = asdict(PROBLEMS[run.problem].budget(run.profile))
+    budget = asdict(TASKS[run.problem].budget(run.profile))
     values = {
         "problem": run.problem,
         "method": type(run.method).__name__,
@@ -103,7 +103,7 @@ def check_same_data(results: Path, profile: str, problem: str, labels: Mapping[s
     """See that all results of a problem were made from the same data, and from this one if it is given.
 
     Args:
-        labels: a checksum of the labels of each part, as `laboratory.labels_of` makes them.
+        labels: a checksum of the labels of each part, as `runner.labels_of` makes them.
 
     Raises:
         DataError: when they were not; means over them would mean nothing.

@@ -17,11 +17,11 @@ from pathlib import Path
 from torch import nn
 
 from penstock.datasets.balance import Whole
-from penstock.datasets.speech_commands import Task, WakeWord, Words, speech_commands
+from penstock.datasets.speech_commands import KeywordTask, WakeWord, Words, speech_commands
 from penstock.datasets.splits import Splits, split, with_validation
 from penstock.errors import DataError
 from penstock.models import resnet8, resnet8_1d
-from penstock.training.config import Adam
+from penstock.training.config import OptimizerConfig
 from reproduction.datasets.cifar10 import cifar10
 from reproduction.datasets.fashion_mnist import fashion_mnist
 from reproduction.datasets.hey_snips import hey_snips
@@ -50,7 +50,7 @@ class Budget:
     width: int
     epochs: int
     batch_size: int
-    optimizer: Adam
+    optimizer: OptimizerConfig
     seeds: tuple[int, ...]
     masks: Masks = Masks()
     train_per_word: int | None = None
@@ -62,7 +62,7 @@ SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
-class Problem:
+class Task:
     """A data set with its network.
 
     Attributes:
@@ -104,7 +104,7 @@ class Problem:
         return replace(data, train=split(x, y, budget.train_samples / len(y), seed=0)[1])
 
 
-def _clips(task: Task) -> Callable[[Path | None, Budget], Splits]:
+def _clips(task: KeywordTask) -> Callable[[Path | None, Budget], Splits]:
     def read(folder: Path | None, budget: Budget) -> Splits:
         return speech_commands(folder, task=task, train_positives_per_word=budget.train_per_word, held_out=Whole())
 
@@ -112,15 +112,15 @@ def _clips(task: Task) -> Callable[[Path | None, Budget], Splits]:
 
 
 def _paper(width: int = 16, epochs: int = 200, batch_size: int = 512, rate: float = 0.01) -> Budget:
-    return Budget(width, epochs, batch_size, Adam(rate, "constant", mask_rate=1.0), tuple(range(10)))
+    return Budget(width, epochs, batch_size, OptimizerConfig(rate, "constant", mask_rate=1.0), tuple(range(10)))
 
 
 def _lite(width: int, epochs: int = 24, batch_size: int = 128, **part: int) -> Budget:
-    return Budget(width, epochs, batch_size, Adam(), SEEDS, Masks(drawn=True, p=1.0), **part)
+    return Budget(width, epochs, batch_size, OptimizerConfig(), SEEDS, Masks(drawn=True, p=1.0), **part)
 
 
 _ALL = (
-    Problem(
+    Task(
         "fashion-mnist",
         "Fashion-MNIST",
         "ResNet",
@@ -129,7 +129,7 @@ _ALL = (
         _paper(),
         _lite(width=8, train_samples=10_000),
     ),
-    Problem(
+    Task(
         "cifar10",
         "CIFAR-10",
         "ResNet",
@@ -138,7 +138,7 @@ _ALL = (
         _paper(),
         _lite(width=8, train_samples=10_000),
     ),
-    Problem(
+    Task(
         "imagenet",
         "ImageNet-2012",
         "ResNeXt",
@@ -147,7 +147,7 @@ _ALL = (
         _paper(epochs=100, batch_size=1536, rate=0.006),
         _lite(width=64, epochs=1, batch_size=64),
     ),
-    Problem(
+    Task(
         "speech-commands",
         "Speech Commands, 10 words",
         "Inception",
@@ -157,7 +157,7 @@ _ALL = (
         _lite(width=32, train_per_word=100),
         positive_share=0.1,
     ),
-    Problem(
+    Task(
         "wake-word",
         'wake word "marvin"',
         "ResNet",
@@ -168,7 +168,7 @@ _ALL = (
         positive_share=0.1,
         same_data_as="speech-commands",
     ),
-    Problem(
+    Task(
         "hey-snips",
         "Hey Snips",
         "ResNet",
@@ -180,4 +180,4 @@ _ALL = (
     ),
 )
 
-PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in _ALL}
+TASKS: dict[str, Task] = {problem.name: problem for problem in _ALL}

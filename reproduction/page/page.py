@@ -18,7 +18,7 @@ from penstock.errors import DataError
 from penstock.runtime.files import write_atomically
 from reproduction.experiments.measure import SLACK
 from reproduction.experiments.paper import EXPERIMENTS
-from reproduction.experiments.tasks import PROBLEMS, PROFILES
+from reproduction.experiments.tasks import PROFILES, TASKS
 from reproduction.page.sections import SECTIONS, Picture, Section
 from reproduction.page.tables import budgets_table, claims_table, masks_table, problem_table, sweeps_table, tried_table
 from reproduction.results.claims import NOT_RUN, Claim, claims
@@ -61,7 +61,7 @@ def write_page(results: Path, profile: str, page: Path) -> list[Path]:
     listed = results / ("claims.json" if profile == "lite" else f"claims-{profile}.json")
     write_atomically(listed, (json.dumps([claim.to_json() for claim in found], indent=1) + "\n").encode())
     write_atomically(page, text.encode())
-    for stale in {folder / section.file(of) for section in SECTIONS for of in ("", *PROBLEMS)} - set(written):
+    for stale in {folder / section.file(of) for section in SECTIONS for of in ("", *TASKS)} - set(written):
         stale.unlink(missing_ok=True)
     return [*written, listed, page]
 
@@ -125,7 +125,7 @@ def _introduction(done: Finished) -> Iterator[str]:
         "every number in it. Choices are made on validation data; claims, tables and figures are measured on test "
         "data. Only the last table, of what was tried, is of validation data.\n"
     )
-    absent = [PROBLEMS[name].title for name in PUBLISHED if name not in done.problems()]
+    absent = [TASKS[name].title for name in PUBLISHED if name not in done.problems()]
     if absent:
         yield (
             f"Not run here, because the data needs an account or a form: {', '.join(absent)}. The wake word "
@@ -167,7 +167,7 @@ def _table1(done: Finished) -> Iterator[str]:
     )
     yield f"{_swept(done)} Where there was none, they are the paper's own.\n"
     for problem in done.problems():
-        yield f"### {PROBLEMS[problem].title}\n"
+        yield f"### {TASKS[problem].title}\n"
         if problem in ANOTHER:
             yield f"The paper's figures are those of {ANOTHER[problem]}, which is another data set.\n"
         yield from (problem_table(done, problem), "")
@@ -175,7 +175,7 @@ def _table1(done: Finished) -> Iterator[str]:
 
 def _swept(done: Finished) -> str:
     """Say for which data sets α and β were swept, and out of how many settings they come."""
-    tried = {PROBLEMS[name].title: len(trials_of(done.results, done.profile, name)) for name in done.problems()}
+    tried = {TASKS[name].title: len(trials_of(done.results, done.profile, name)) for name in done.problems()}
     swept = [f"{title} (out of {count} settings)" for title, count in tried.items() if count]
     return f"α and β were chosen by a sweep on validation data for {', '.join(swept) if swept else 'no data set yet'}."
 
@@ -191,7 +191,7 @@ def _section(done: Finished, section: Section, drawn: Sequence[Picture], folder:
     if there < wanted:
         yield f"*{there} of {wanted} runs are done*; the others: {command}.\n"
     for picture in drawn:
-        title = f" on {PROBLEMS[picture.of].title}" if picture.of else ""
+        title = f" on {TASKS[picture.of].title}" if picture.of else ""
         if title:
             yield f"The same{title}:\n"
         if picture.finding:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from reproduction.experiments.methods import GC, Baseline, BranchyNet, Dropout, G, GateInput, Method, TwoStage
 from reproduction.experiments.paper import EXPERIMENTS, GRIDS, counts, everywhere, positions, table1
-from reproduction.experiments.tasks import PROBLEMS
+from reproduction.experiments.tasks import TASKS
 from reproduction.page import analysis, figures, findings
 from reproduction.results.finished import BySeed, Finished
 from reproduction.results.published import ACCURACY, ANOTHER, BRANCHYNET, PUBLISHED, ROWS, TRADE_OFF
@@ -58,7 +58,7 @@ def _overall(done: Finished) -> Iterator[Picture]:
         rows = dict(zip(ROWS, table1(done.weights(problem)), strict=True))
         results = {name: done.of(problem, rows[name]) for name in figures.STYLES}
         if any(results.values()):
-            title = PROBLEMS[problem].title
+            title = TASKS[problem].title
             groups[f"{title}\n(the paper's: {ANOTHER[problem]})" if problem in ANOTHER else title] = results
             published[list(groups)[-1]] = PUBLISHED[problem]
     yield Picture(figures.overall_figure(groups, published))
@@ -68,7 +68,7 @@ def _roc(done: Finished) -> Iterator[Picture]:
     groups = {}
     for problem in done.problems(EXPERIMENTS["figure-roc"]):
         ours = GC(*done.weights(problem).trade_off)
-        groups[PROBLEMS[problem].title] = {
+        groups[TASKS[problem].title] = {
             BRANCHYNET: done.of(problem, BranchyNet()),
             TRADE_OFF: done.of(problem, ours),
         }
@@ -77,13 +77,13 @@ def _roc(done: Finished) -> Iterator[Picture]:
 
 def _position(done: Finished) -> Iterator[Picture]:
     problems = done.problems(EXPERIMENTS["figure-position"])
-    lines = {PROBLEMS[problem].title: _singles(done, problem) for problem in problems}
+    lines = {TASKS[problem].title: _singles(done, problem) for problem in problems}
     yield Picture(figures.position_figure(lines), findings.position_finding(lines))
 
 
 def _count(done: Finished) -> Iterator[Picture]:
     lines = {
-        PROBLEMS[problem].title: {
+        TASKS[problem].title: {
             len(method.blocks): done.of(problem, method)
             for method in _only(GC, counts(done.weights(problem), GRIDS[done.profile]))
         }
@@ -94,7 +94,7 @@ def _count(done: Finished) -> Iterator[Picture]:
 
 def _modes(done: Finished) -> Iterator[Picture]:
     panels = {
-        PROBLEMS[problem].title: (done.of(problem, everywhere(done.weights(problem))), _singles(done, problem))
+        TASKS[problem].title: (done.of(problem, everywhere(done.weights(problem))), _singles(done, problem))
         for problem in done.problems(EXPERIMENTS["figure-modes"])
     }
     there = {title: (several, one) for title, (several, one) in panels.items() if several or any(one.values())}

@@ -13,7 +13,7 @@ from penstock.evaluation.tables import percent
 from reproduction.experiments.measure import LOST
 from reproduction.experiments.methods import GC, Method
 from reproduction.experiments.paper import EXPERIMENTS, table1
-from reproduction.experiments.tasks import PROBLEMS
+from reproduction.experiments.tasks import TASKS
 from reproduction.page.markdown import table
 from reproduction.results.claims import NOT_RUN, Claim
 from reproduction.results.finished import BySeed, Finished
@@ -32,7 +32,7 @@ def budgets_table(done: Finished) -> str:
 
 
 def _budget(done: Finished, problem: str) -> list[str]:
-    known = PROBLEMS[problem]
+    known = TASKS[problem]
     budget = known.budget(done.profile)
     runs = [
         run
@@ -166,7 +166,7 @@ def masks_table(done: Finished) -> str:
             sizes = [masks[0].values * FLOAT_BYTES, kept * FLOAT_BYTES, masks[0].bitmap_bytes]
             sizes += [mean(mask.indices_bytes for mask in masks), mean(mask.entropy_bytes for mask in masks)]
             counts = [f"{size:,.0f}" for size in (masks[0].values, kept, *sizes)]
-            rows.append([PROBLEMS[problem].title, *counts])
+            rows.append([TASKS[problem].title, *counts])
     columns = ("values", "kept", "all values", "kept values", "mask: bitmap", "mask: indices", "mask: entropy")
     return table(["data set", *(f">{column}" for column in columns)], rows)
 
@@ -186,7 +186,7 @@ def sweeps_table(done: Finished) -> str:
             shares = [trial[name] for name in ("early_stopping", "stopping_at_loss", "activation_sparsity")]
             rows.append(
                 [
-                    PROBLEMS[problem].title,
+                    TASKS[problem].title,
                     *(f"{weight:g}" for weight in pair),
                     f"{trial['accuracy']:.4f}",
                     *map(percent, shares),

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from reproduction.experiments.methods import Method
 from reproduction.experiments.paper import EXPERIMENTS, HERE, Experiment, weights_of
 from reproduction.experiments.runs import Run, check_same_data
-from reproduction.experiments.tasks import PROBLEMS
+from reproduction.experiments.tasks import TASKS
 from reproduction.sweep.chosen import Weights
 
 BySeed: TypeAlias = Mapping[int, dict[str, Any]]
@@ -35,7 +35,7 @@ class Finished:
     def problems(self, experiment: Experiment | None = None) -> tuple[str, ...]:
         """Return the problems of an experiment (by default of table 1), and what else it was run on."""
         experiment = experiment or EXPERIMENTS["table1"]
-        others = [problem for problem in PROBLEMS if problem not in experiment.problems]
+        others = [problem for problem in TASKS if problem not in experiment.problems]
         return (*experiment.problems, *(problem for problem in others if self._any(experiment, problem)))
 
     def check(self) -> None:
@@ -44,12 +44,12 @@ class Finished:
         Raises:
             DataError: when they were not.
         """
-        for problem in PROBLEMS:
+        for problem in TASKS:
             check_same_data(self.results, self.profile, problem)
 
     def seeds(self, problem: str) -> tuple[int, ...]:
         """Return the seeds that are asked for."""
-        return PROBLEMS[problem].budget(self.profile).seeds
+        return TASKS[problem].budget(self.profile).seeds
 
     def weights(self, problem: str) -> Weights:
         """Return α and β of the rows of table 1."""

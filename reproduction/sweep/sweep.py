@@ -18,9 +18,9 @@ from penstock.models.eight_blocks import DEPTH
 from reproduction.experiments.measure import SLACK
 from reproduction.experiments.methods import GC, PLACE, Baseline, Method
 from reproduction.experiments.reproduce import reproduce
-from reproduction.experiments.runner import Laboratory
+from reproduction.experiments.runner import Runner
 from reproduction.experiments.runs import Run
-from reproduction.experiments.tasks import PROBLEMS
+from reproduction.experiments.tasks import TASKS
 from reproduction.sweep.chosen import Weights
 from reproduction.sweep.front import (
     ENOUGH_STOPPED,
@@ -68,17 +68,17 @@ class Search:
 
     def runs(self, method: Method) -> list[Run]:
         """Return the runs of a method."""
-        seeds = self.seeds or PROBLEMS[self.problem].budget(self.profile).seeds
+        seeds = self.seeds or TASKS[self.problem].budget(self.profile).seeds
         return [Run(self.problem, method, seed, self.profile) for seed in seeds]
 
     @property
     def name(self) -> str:
         """All that trials must share to be compared."""
-        return f"{self.problem} {PROBLEMS[self.problem].budget(self.profile)} {self.space} {self.seeds}"
+        return f"{self.problem} {TASKS[self.problem].budget(self.profile)} {self.space} {self.seeds}"
 
 
 def sweep(
-    laboratory: Laboratory,
+    runner: Runner,
     search: Search,
     *,
     trials: int,
@@ -113,7 +113,7 @@ def sweep(
             study.enqueue_trial({"alpha": alpha, "beta": beta})
 
     def one(trial: Any) -> tuple[float, float, float]:
-        result = _try(laboratory, search, trial)
+        result = _try(runner, search, trial)
         seen(result, len(study.get_trials(deepcopy=False, states=(done,))) + 1)
         return result.aims
 
@@ -124,13 +124,13 @@ def sweep(
     return list(dict.fromkeys(found))  # two processes may begin with the same
 
 
-def choose(laboratory: Laboratory, search: Search, trials: Sequence[Trial]) -> Path:
+def choose(runner: Runner, search: Search, trials: Sequence[Trial]) -> Path:
     """Choose the rows of table 1 by the written rules, and write the choice beside the results.
 
     The best trade-off may not be less accurate than the plain network on validation data, but for `SLACK`. That must
     hold by a margin, the standard error of the plain network's mean over seeds: of many settings some are lucky.
     """
-    runs = reproduce(laboratory, search.runs(Baseline()), talk=False, test=False)
+    runs = reproduce(runner, search.runs(Baseline()), talk=False, test=False)
     accuracies = [result["validation"]["accuracy_open"] for result in runs]
     plain, margin = mean(accuracies), stdev(accuracies) / len(runs) ** 0.5 if len(runs) > 1 else 0.0
     floor = plain - SLACK + margin
@@ -156,10 +156,10 @@ def choose(laboratory: Laboratory, search: Search, trials: Sequence[Trial]) -> P
         "front": [asdict(trial) for trial in pareto(trials)],
         "trials": [asdict(trial) for trial in trials],
     }
-    return weights.write(laboratory.results, search.profile, search.problem, evidence)
+    return weights.write(runner.results, search.profile, search.problem, evidence)
 
 
-def _try(laboratory: Laboratory, search: Search, trial: Any) -> Trial:
+def _try(runner: Runner, search: Search, trial: Any) -> Trial:
     space = search.space
     alpha = round(trial.suggest_float("alpha", *ALPHAS), 2)
     beta = round(trial.suggest_float("beta", *BETAS, log=True), 3)
@@ -167,7 +167,7 @@ def _try(laboratory: Laboratory, search: Search, trial: Any) -> Trial:
     deepest = trial.suggest_int("deepest", count, DEPTH) if space.places else PLACE
     blocks = tuple(round((i + 1) * deepest / count) for i in range(count))
     method = GC(alpha, beta, blocks)
-    results = reproduce(laboratory, search.runs(method), talk=False, test=False)
+    results = reproduce(runner, search.runs(method), talk=False, test=False)
     points = [result["validation"]["points"]["accurate"] for result in results]
     reached = Trial(
         method,

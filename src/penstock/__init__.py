@@ -38,41 +38,77 @@ if TYPE_CHECKING:
         PerFeature,
         Thresholded,
     )
-    from penstock.gating.network import Certificate, GatedNetwork, GatedOutput, Prediction
+    from penstock.gating.network import GatedNetwork, GatedOutput, Guarantee, Prediction
     from penstock.gating.objective import Loss, Objective
     from penstock.gating.surgery.cuts import Cut, cuts
     from penstock.gating.surgery.insert import gate, ungate
     from penstock.runtime.bundle.bundle import Bundle
-    from penstock.runtime.pipeline import Chain
-    from penstock.training.config import Adam, Machine
-    from penstock.training.fit import CollapseWarning, GatedTraining, History, fit
+    from penstock.runtime.pipeline import Pipeline
+    from penstock.training.config import Hardware, OptimizerConfig
+    from penstock.training.fit import CollapseWarning, GatedLightningModule, History, fit
 
 _ROOMS = {
     "penstock.evaluation.calibrate": "calibrate",
     "penstock.datasets.loading": "class_counts",
     "penstock.runtime.bundle.bundle": "Bundle",
-    "penstock.runtime.pipeline": "Chain",
+    "penstock.runtime.pipeline": "Pipeline",
     "penstock.evaluation.evaluate": "Evaluation evaluate",
     "penstock.export": "Exported Float32 Int8 export_bundle",
     "penstock.gating.layers": "Both Compression CompressionOnly Drawn Gate GatedCompression GateOnly PerChannel "
     "PerElement PerFeature Thresholded",
-    "penstock.gating.network": "Certificate GatedNetwork GatedOutput Prediction",
+    "penstock.gating.network": "Guarantee GatedNetwork GatedOutput Prediction",
     "penstock.gating.objective": "Loss Objective",
     "penstock.gating.checkpoint": "load save",
     "penstock.gating.surgery": "Cut cuts gate ungate",
-    "penstock.training.config": "Adam Machine",
-    "penstock.training.fit": "CollapseWarning GatedTraining History fit",
+    "penstock.training.config": "OptimizerConfig Hardware",
+    "penstock.training.fit": "CollapseWarning GatedLightningModule History fit",
 }
 _EXTRAS = {"penstock.runtime.pipeline": "run", "penstock.export": "train,export"}
 _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 # fmt: off
 __all__ = [
-    "Adam", "Both", "Bundle", "Certificate", "Chain", "CollapseWarning", "Compression", "CompressionOnly", "Cut",
-    "Drawn", "Evaluation", "Exported", "Float32", "Gate", "GateOnly", "GatedCompression", "GatedNetwork",
-    "GatedOutput", "GatedTraining", "History", "Int8", "Loss", "Machine", "Objective", "PenstockError", "PerChannel",
-    "PerElement", "PerFeature", "Prediction", "Thresholded", "calibrate", "class_counts", "cuts", "errors", "evaluate",
-    "export_bundle", "fit", "gate", "load", "save", "ungate",
+    "Both",
+    "Bundle",
+    "CollapseWarning",
+    "Compression",
+    "CompressionOnly",
+    "Cut",
+    "Drawn",
+    "Evaluation",
+    "Exported",
+    "Float32",
+    "Gate",
+    "GateOnly",
+    "GatedCompression",
+    "GatedLightningModule",
+    "GatedNetwork",
+    "GatedOutput",
+    "Guarantee",
+    "Hardware",
+    "History",
+    "Int8",
+    "Loss",
+    "Objective",
+    "OptimizerConfig",
+    "PenstockError",
+    "PerChannel",
+    "PerElement",
+    "PerFeature",
+    "Pipeline",
+    "Prediction",
+    "Thresholded",
+    "calibrate",
+    "class_counts",
+    "cuts",
+    "errors",
+    "evaluate",
+    "export_bundle",
+    "fit",
+    "gate",
+    "load",
+    "save",
+    "ungate",
 ]
 # fmt: on
 

@@ -59,7 +59,7 @@ class DemoResult:
 
     plain: Row
     gated: Row
-    certificate: str
+    guarantee: str
     evaluation: Evaluation
     files: tuple[str, ...]
 
@@ -83,7 +83,7 @@ class DemoResult:
         for label, name, text, compared in shown:
             plain, gated = getattr(self.plain, name), getattr(self.gated, name)
             table.add_row(label, text(plain), text(gated), percent(gated / plain) if compared else "")
-        return [table, f"Promise: {self.certificate}.", f"Written: {', '.join(self.files)}"]
+        return [table, f"Promise: {self.guarantee}.", f"Written: {', '.join(self.files)}"]
 
 
 def run(folder: Path, *, seed: int = 0, talk: bool = True) -> DemoResult:
@@ -161,7 +161,7 @@ def _compare(
             cost.payload_bytes,
             seconds["gated"] / STREAM,
         ),
-        certificate=str(gated.certificate),
+        guarantee=str(gated.guarantee),
         evaluation=measured,
         files=(),
     )

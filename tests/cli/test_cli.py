@@ -87,12 +87,12 @@ def test_the_whole_way(home, typed):
     assert [cut["name"] for cut in cuts] == ["0", "1", "2", "3"]
     assert "MACs before" in typed("cuts", "mine:network", "--shape", "6").out
     train = ("train", *mine, "--at", "0.3,0.7", "--beta", "0.05", "--epochs", "6", "--batch-size", "64", "--balance")
-    train += ("--masks", "drawn", "--p", "1", "--tells-apart", "0.3", "--gate-width", "24")
+    train += ("--masks", "drawn", "--p", "1", "--class-loss-weight", "0.3", "--gate-width", "24")
     train += ("--positives", "left,right", "--positives", "1,2")
     made = json.loads(penstock(home, *train, "--folder", "run", "--out", "net.safetensors", "--json").stdout)
     assert len(made["epochs"]) == 6
-    promise = penstock(home, "calibrate", "net.safetensors", *mine, "--max-positive-loss", "0.03", "--json")
-    assert json.loads(promise.stdout)["bound"] <= 0.03
+    guarantee = penstock(home, "calibrate", "net.safetensors", *mine, "--max-positive-loss", "0.03", "--json")
+    assert json.loads(guarantee.stdout)["bound"] <= 0.03
     shown = penstock(
         home, "evaluate", "net.safetensors", *mine, "--plots", "plots", "--out", "e.json", "--ratio", "4"
     ).stdout
@@ -112,7 +112,7 @@ def _deployed(home, typed, mine, evaluation):
     shown = penstock(home, "export", "net.safetensors", *mine, "--out", "bundle", "--split", "test").stdout
     assert "stage-3.onnx" in shown and "Written: bundle" in shown and max(map(len, shown.splitlines())) <= 100
     made = json.loads(typed("export", "net.safetensors", *mine, "--out", "small", "--int8", "--json").out)
-    assert made["manifest"]["precision"] == "int8" and made["manifest"]["promise"]["bound"] <= 0.03
+    assert made["manifest"]["precision"] == "int8" and made["manifest"]["guarantee"]["bound"] <= 0.03
     assert abs(made["before"]["accuracy"] - made["after"]["accuracy"]) <= 0.005
     theirs = {}
     exec(USER_CODE, theirs)
@@ -177,12 +177,23 @@ def _deployed(home, typed, mine, evaluation):
             "background = 3 is no class of this network; its classes are 0 … 2",
         ),
         (
-            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--halves", "compression", "--tells-apart=1"),
-            "--tells-apart is for gates, and --halves compression has none: leave one of them out",
+            (
+                "train",
+                "-m",
+                "mine:network",
+                "-d",
+                "mine:data",
+                "-o",
+                "x",
+                "--halves",
+                "compression",
+                "--class-loss-weight=1",
+            ),
+            "--class-loss-weight is for gates, and --halves compression has none: leave one of them out",
         ),
         (
-            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--tells-apart", "-1"),
-            "tells_apart = -1 is not possible: it is a weight, above 0",
+            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--class-loss-weight", "-1"),
+            "class_loss_weight = -1 is not possible: it is a weight, above 0",
         ),
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--masks", "none"),

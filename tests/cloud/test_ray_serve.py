@@ -21,14 +21,14 @@ ray = pytest.importorskip("ray", reason="Ray lives in an environment of its own:
 
 from penstock.errors import DeliveryError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.engines import Elsewhere, OnnxRuntime
+from penstock.runtime.engines import OnnxRuntime, RemoteEngine
 from penstock.runtime.engines.ray_serve import RayServe
-from penstock.runtime.engines.serving import Replicas, Serving
-from penstock.runtime.islands.client import Source
-from penstock.runtime.islands.links.grpc import dialler
+from penstock.runtime.engines.serving import Replicas, ServeConfig
+from penstock.runtime.islands.client import Client
+from penstock.runtime.islands.links.grpc import grpc_connector
 from penstock.runtime.islands.protocol import Answer
 from penstock.runtime.islands.uplink import Backoff
-from penstock.runtime.pipeline import Chain
+from penstock.runtime.pipeline import Pipeline
 
 SOON = Backoff(0.01, 0.1)
 MAIN = "from penstock.cli import main; main()"
@@ -82,8 +82,8 @@ def test_answers_are_those_of_the_stage_in_one_process_though_a_replica_is_kille
         np.testing.assert_allclose(await asyncio.gather(*asked), wanted, atol=1e-5)
         assert killed and not set(killed) & set(replicas_of(engine.name)), "the answers are those of others"
 
-    with RayServe(bundle, 3, Serving(Replicas(1, 1))) as engine:
-        assert isinstance(engine, Elsewhere) and engine.replicas == 1
+    with RayServe(bundle, 3, ServeConfig(Replicas(1, 1))) as engine:
+        assert isinstance(engine, RemoteEngine) and engine.replicas == 1
         asyncio.run(story(engine))
     assert not ray.is_initialized() and not replicas_of(engine.name)
 
@@ -106,7 +106,7 @@ def test_replicas_follow_the_load(bundle):
         ended.set()
         await asyncio.gather(*askers)
 
-    with RayServe(bundle, 3, Serving(Replicas(1, 2), batch=4, delay_s=0.5)) as engine:
+    with RayServe(bundle, 3, ServeConfig(Replicas(1, 2), batch=4, delay_s=0.5)) as engine:
         assert engine.replicas == 1
         asyncio.run(load(engine))
         assert engine.replicas == 2
@@ -115,7 +115,7 @@ def test_replicas_follow_the_load(bundle):
 def test_more_than_this_machine_has_is_refused(bundle):
     wanted = r"999 replicas of 2 threads take 1998 processors, and this machine has \d+: take fewer"
     with pytest.raises(DeliveryError, match=wanted):
-        RayServe(bundle, 3, Serving(Replicas(999, 999), threads=2)).__enter__()
+        RayServe(bundle, 3, ServeConfig(Replicas(999, 999), threads=2)).__enter__()
     assert not ray.is_initialized()
 
 
@@ -149,7 +149,7 @@ def test_a_cluster_that_is_not_there_is_a_clear_error(bundle, address):
     with pytest.raises(
         DeliveryError, match=rf"no Ray cluster can be reached at '{address}'|cluster at {address}: Could"
     ):
-        RayServe(bundle, 3, Serving(cluster=address)).__enter__()
+        RayServe(bundle, 3, ServeConfig(cluster=address)).__enter__()
     assert not ray.is_initialized() and time.monotonic() - began < 30
 
 
@@ -182,7 +182,7 @@ def free_port() -> int:
 def test_islands_whose_last_stage_is_served_are_the_chain_though_all_is_killed(bundle):
     """Two islands and a front are processes; a replica is killed, and then the front, which is started again."""
     x = samples(bundle, 1, 600)
-    wanted = Chain(bundle).predict(x)
+    wanted = Pipeline(bundle).predict(x)
     assert len(set(wanted.stopped_at)) == 3, "some stop here, some there, some nowhere"
     cloud = f"127.0.0.1:{free_port()}"
     serving = ("serve", FOLDER, "--stage", 3, "--replicas", 2, "--listen", cloud)
@@ -195,7 +195,7 @@ def test_islands_whose_last_stage_is_served_are_the_chain_though_all_is_killed(b
         fronts.enter_context(process(*serving))
 
     async def story(first, fronts, front):
-        async with Source(bundle.manifest, dialler(first, timeout_s=1), backoff=SOON) as source:
+        async with Client(bundle.manifest, grpc_connector(first, timeout_s=1), backoff=SOON) as source:
             making = asyncio.ensure_future(asyncio.to_thread(trouble, fronts, front))
             futures = []
             for sample in x:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from penstock.datasets import speech_commands as module
 from penstock.datasets.balance import MIXED_GAIN, SHIFT, Thinned, Whole, draw, measured, training
-from penstock.datasets.clip_crops import PARTS, Noise, Plan, Take, listen, render
+from penstock.datasets.clip_crops import PARTS, ClipCrop, Noise, Plan, listen, render
 from penstock.datasets.sounds import Archive, decode, fit, noise_span, read_clip
 from penstock.datasets.speech_commands import LENGTH, LISTS, ZIPS, WakeWord, Words, speech_commands
 from penstock.datasets.splits import Splits
@@ -113,8 +113,8 @@ def test_no_sample_of_noise_is_in_two_parts(samples: int, length: int) -> None:
 @settings(deadline=None)
 @given(st.integers(1, 40), st.integers(0, 60), st.integers(1, 20), st.integers(0, 5))
 def test_training_takes_have_the_ratio_and_each_positive_once(yes: int, cap: int, ratio: int, seed: int) -> None:
-    positives = [Take(1, f"yes{i}") for i in range(yes)]
-    others = [Take(0, f"bed{i}") for i in range(cap + 1)]
+    positives = [ClipCrop(1, f"yes{i}") for i in range(yes)]
+    others = [ClipCrop(0, f"bed{i}") for i in range(cap + 1)]
     spans = {"tap": range(5 * LENGTH), "bike": range(LENGTH, 2 * LENGTH)}
     takes = training(positives, others, spans, ratio=ratio, length=LENGTH, seed=seed)
     labels = Counter(take.label for take in takes)
@@ -131,8 +131,8 @@ def test_training_takes_have_the_ratio_and_each_positive_once(yes: int, cap: int
 
 
 def test_noise_in_training_does_not_tell_the_label() -> None:
-    positives = [Take(1, f"yes{i}") for i in range(2000)]
-    others = [Take(0, f"bed{i}") for i in range(9000)]
+    positives = [ClipCrop(1, f"yes{i}") for i in range(2000)]
+    others = [ClipCrop(0, f"bed{i}") for i in range(9000)]
     takes = training(positives, others, {"tap": range(LENGTH)}, ratio=9, length=LENGTH, seed=3)
     mixed = [np.mean([t.noise is not None for t in takes if t.clip and t.label == label]) for label in (0, 1)]
     assert mixed[0] == pytest.approx((16_200 - 9000) / 16_200)
@@ -142,8 +142,8 @@ def test_noise_in_training_does_not_tell_the_label() -> None:
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(40, 200), st.integers(1, 9), st.integers(0, 9))
 def test_measured_takes_have_the_ratio_and_nothing_twice(counts: list[int], backs: int, ratio: int, seed: int) -> None:
-    positives = [[Take(label, f"{label}-{i}") for i in range(n)] for label, n in enumerate(counts, 1)]
-    negatives = [Take(0, f"0-{i}") for i in range(backs)]
+    positives = [[ClipCrop(label, f"{label}-{i}") for i in range(n)] for label, n in enumerate(counts, 1)]
+    negatives = [ClipCrop(0, f"0-{i}") for i in range(backs)]
     takes = measured(positives, negatives, Thinned(), ratio=ratio, seed=seed, part="test")
     labels = Counter(take.label for take in takes)
     assert labels[0] == ratio * (len(takes) - labels[0])
@@ -167,7 +167,9 @@ def test_seeds_take_turns_so_that_all_is_used_once() -> None:
 def test_too_few_negatives_are_refused() -> None:
     text = r"test has 8 negatives, and 9 to one positive of each word are 18: ask for fewer negatives_per_positive"
     with pytest.raises(DataError, match=text):
-        measured([[Take(1, "a")], [Take(2, "b")]], [Take(0, "c")] * 8, Thinned(), ratio=9, seed=0, part="test")
+        measured(
+            [[ClipCrop(1, "a")], [ClipCrop(2, "b")]], [ClipCrop(0, "c")] * 8, Thinned(), ratio=9, seed=0, part="test"
+        )
 
 
 # --- takes
@@ -176,11 +178,11 @@ def test_too_few_negatives_are_refused() -> None:
 def test_render_is_what_a_loop_computes() -> None:
     sounds = {"clip": noise(700, 1), "tap": noise(5000, 2)}
     for take in (
-        Take(1, "clip"),
-        Take(1, "clip", start=-120, noise=Noise("tap", 33, 0.5)),
-        Take(1, "clip", start=250, length=200),
-        Take(1, "clip", start=-30, length=100),
-        Take(0, noise=Noise("tap", 4000, 20.0)),  # loud enough to be clipped
+        ClipCrop(1, "clip"),
+        ClipCrop(1, "clip", start=-120, noise=Noise("tap", 33, 0.5)),
+        ClipCrop(1, "clip", start=250, length=200),
+        ClipCrop(1, "clip", start=-30, length=100),
+        ClipCrop(0, noise=Noise("tap", 4000, 20.0)),  # loud enough to be clipped
     ):
         expected = []
         for i in range(1000):
@@ -196,9 +198,14 @@ def test_render_is_what_a_loop_computes() -> None:
 def test_features_follow_the_plan_and_are_standardised_with_the_training_part() -> None:
     sounds = {name: noise(16_000, seed) // (1 + seed % 5) for seed, name in enumerate("abcdefgh")}
     plan = {
-        "train": [Take(0, "d"), Take(1, "a"), Take(0, "b", start=-400), Take(0, "d", noise=Noise("c", 0, 0.1))],
-        "validation": [Take(1, "e"), Take(0, "f")],
-        "test": [Take(0, "h"), Take(1, "g")],
+        "train": [
+            ClipCrop(0, "d"),
+            ClipCrop(1, "a"),
+            ClipCrop(0, "b", start=-400),
+            ClipCrop(0, "d", noise=Noise("c", 0, 0.1)),
+        ],
+        "validation": [ClipCrop(1, "e"), ClipCrop(0, "f")],
+        "test": [ClipCrop(0, "h"), ClipCrop(1, "g")],
     }
     data = listen(plan, sounds.__getitem__, ("background", "a"), length=LENGTH, spec=Mfcc())
     raw = {
@@ -212,7 +219,7 @@ def test_features_follow_the_plan_and_are_standardised_with_the_training_part() 
 
 
 def test_silence_alone_cannot_be_standardised() -> None:
-    plan = {part: [Take(0, "a")] for part in PARTS}
+    plan = {part: [ClipCrop(0, "a")] for part in PARTS}
     with pytest.raises(DataError, match="the training clips are all alike, such as silence"):
         listen(plan, lambda name: np.zeros(16_000, np.int16), ("background",), length=LENGTH, spec=Mfcc())
 

@@ -69,7 +69,7 @@ class Column(torch.nn.Module):
     def forward(self, x, kept=None):
         return x[:, self.column]
 
-    def pass_logit(self, out):
+    def gate_logit(self, out):
         return out
 
     def omega(self, labels, background):
@@ -114,18 +114,18 @@ def test_gates_that_separate_the_two_kinds_lose_nothing(gates):
     """The promise would allow some to be lost, and nothing would be won by it."""
     net, (x, y) = cascade_of_columns(gates), draw_scores(4000, gates, seed=0)
     far = x + 20 * y[:, None]
-    certificate = ps.calibrate(net, (far, y), max_positive_loss=0.05)
-    assert certificate.lost == 0 and certificate.bound <= 0.05
+    guarantee = ps.calibrate(net, (far, y), max_positive_loss=0.05)
+    assert guarantee.lost == 0 and guarantee.bound <= 0.05
     stopped = net.predict(far).stopped_at >= 0
     assert stopped[y == 0].all() and not stopped[y == 1].any()
 
 
 def test_a_lower_threshold_stops_the_same_negatives():
     net, (x, y) = cascade_of_columns(1), draw_scores(4000, 1, seed=0)
-    certificate = ps.calibrate(net, (x, y), max_positive_loss=0.05)
+    guarantee = ps.calibrate(net, (x, y), max_positive_loss=0.05)
     highest, allowed = weakest_allowed(x[y == 1, 0].double().numpy(), 0.05, 0.95)
-    assert certificate.thresholds[0] < highest and certificate.lost <= allowed
-    np.testing.assert_array_equal(x[y == 0, 0] < certificate.thresholds[0], x[y == 0, 0] < highest)
+    assert guarantee.thresholds[0] < highest and guarantee.lost <= allowed
+    np.testing.assert_array_equal(x[y == 0, 0] < guarantee.thresholds[0], x[y == 0, 0] < highest)
 
 
 def test_a_cascade_costs_less_than_its_best_gate_alone():
@@ -183,35 +183,35 @@ def net():
 
 def test_the_certificate_is_stored_and_survives_saving(net, tmp_path):
     data = torch.randn(900, 6), torch.arange(900) % 4
-    certificate = ps.calibrate(net, data, max_positive_loss=0.02)
-    assert net.certificate is certificate
-    assert certificate.bound <= 0.02
-    assert certificate.lost <= allowed_losses(certificate.positives, 0.02, 0.95)
-    assert certificate.thresholds == net.thresholds
+    guarantee = ps.calibrate(net, data, max_positive_loss=0.02)
+    assert net.guarantee is guarantee
+    assert guarantee.bound <= 0.02
+    assert guarantee.lost <= allowed_losses(guarantee.positives, 0.02, 0.95)
+    assert guarantee.thresholds == net.thresholds
     ps.save(net, tmp_path / "net.safetensors")
-    assert ps.load(tmp_path / "net.safetensors", sequential()).certificate == certificate
-    assert "at most" in str(certificate)
-    assert ps.evaluate(net, data).certificate == str(certificate)
+    assert ps.load(tmp_path / "net.safetensors", sequential()).guarantee == guarantee
+    assert "at most" in str(guarantee)
+    assert ps.evaluate(net, data).guarantee == str(guarantee)
 
 
 def test_moving_a_threshold_or_the_weights_voids_the_certificate(net):
     data = torch.randn(900, 6), torch.arange(900) % 4
     ps.calibrate(net, data, max_positive_loss=0.02)
     net.thresholds = net.thresholds
-    assert net.certificate is None
+    assert net.guarantee is None
     ps.calibrate(net, data, max_positive_loss=0.02)
     learnable = data[0], (data[0][:, 0] > 0).long()
     ps.fit(net, learnable, epochs=3, batch_size=32, progress=False)
-    assert net.certificate is None
+    assert net.guarantee is None
 
 
 def test_gates_that_are_not_used_are_opened(net, tmp_path):
     data = torch.randn(900, 6), torch.arange(900) % 4
-    certificate = ps.calibrate(net, data, max_positive_loss=0.02, active={1})
+    guarantee = ps.calibrate(net, data, max_positive_loss=0.02, active={1})
     assert net.thresholds[0] == float("-inf")
     assert (net.predict(data[0]).stopped_at != 0).all()
     ps.save(net, tmp_path / "net.safetensors")
-    assert ps.load(tmp_path / "net.safetensors", sequential()).certificate == certificate
+    assert ps.load(tmp_path / "net.safetensors", sequential()).guarantee == guarantee
 
 
 def test_events_count_as_one_positive_each(net):
@@ -241,7 +241,7 @@ def test_too_few_positives_says_how_many_are_needed(net):
     with pytest.raises(CalibrationError, match=r"1 positives are too few"):
         ps.calibrate(net, (data[0][:4], torch.tensor([0, 0, 0, 1])), max_positive_loss=0.01)
     assert net.thresholds == (0.0, 0.0)  # nothing half done
-    assert net.certificate is None
+    assert net.guarantee is None
 
 
 def test_just_enough_positives_are_enough(net):
@@ -279,9 +279,9 @@ def test_a_promise_is_shown_beside_the_positives_that_it_speaks_of():
     net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], positives=[{1, 2}, {1}])
     data = torch.randn(2000, 6), torch.arange(2000) % 4
     ps.calibrate(net, data, max_positive_loss=0.02)
-    assert ps.evaluate(net, data).certificate is not None
-    assert ps.evaluate(net, data, active={1}).certificate is not None, "the same positives, and fewer gates"
-    assert ps.evaluate(net, data, active={0}).certificate is None
+    assert ps.evaluate(net, data).guarantee is not None
+    assert ps.evaluate(net, data, active={1}).guarantee is not None, "the same positives, and fewer gates"
+    assert ps.evaluate(net, data, active={0}).guarantee is None
     ps.calibrate(net, data, max_positive_loss=0.02, active={0})
-    assert ps.evaluate(net, data, active={0}).certificate is not None
-    assert ps.evaluate(net, data).certificate is None
+    assert ps.evaluate(net, data, active={0}).guarantee is not None
+    assert ps.evaluate(net, data).guarantee is None

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.evaluation.threshold_path import TYPICAL_LOSSES, best_path
+from penstock.evaluation.threshold_path import TYPICAL_LOSSES, best_threshold_path
 
 
 @settings(max_examples=25, deadline=None)
@@ -20,7 +20,7 @@ def test_sharing_is_no_worse_than_one_gate_alone(seed, gates):
         passed = negatives >= thresholds[:, None]  # (choices, negatives, gates)
         return np.logical_and.accumulate(passed, axis=2).sum(axis=(1, 2))
 
-    path = best_path(positives, price)
+    path = best_threshold_path(positives, price)
     shared = price(path.thresholds(np.quantile(path.levels(positives), TYPICAL_LOSSES))).sum()
     for gate in range(gates):
         alone = np.full((len(TYPICAL_LOSSES), gates), -np.inf)
@@ -38,6 +38,6 @@ def test_where_one_gate_knows_everything_it_has_the_loss_to_itself(better):
     def price(thresholds):
         return (negatives >= thresholds[:, None]).all(2).sum(1)
 
-    weights = best_path(positives, price).weights
+    weights = best_threshold_path(positives, price).weights
     assert np.argmax(weights) == better
     assert weights[better] > 0.8

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from penstock.export.channel_pruning import fold
+from penstock.export.channel_pruning import prune_channels
 from penstock.export.onnx_graph import cleaned, macs
 
 SIZE = 5
@@ -122,7 +122,7 @@ def test_computing_less_is_computing_the_same(blocks, widths, kept, also_read, s
     model = b.model(widths[0], *outputs)
     folded = ir.from_proto(model)
     before = macs(folded)
-    cleaned(fold(folded))
+    cleaned(prune_channels(folded))
     same(model, folded, widths[0])
     assert macs(folded) <= before
     if blocks[-1] is conv and len(kept) < out and not also_read:
@@ -146,7 +146,7 @@ def test_reading_less_is_reading_the_same(block, channels, kept, out, seed) -> N
     model = b.model(len(kept), block(b, selected(b, padded, places.tolist()), channels, out))
     folded = ir.from_proto(model)
     before = macs(folded)
-    cleaned(fold(folded))
+    cleaned(prune_channels(folded))
     same(model, folded, len(kept))
     if len(kept) < channels:
         assert macs(folded) < before
@@ -167,7 +167,7 @@ def test_a_networks_own_padding_and_picking_stays_what_it_is(pads, mode, filling
     with_value = [b.constant(np.float32(filling))] if mode == "constant" else []
     padded = b.add("Pad", "x", b.constant(np.array(pads, np.int64)), *with_value, mode=mode)
     model = b.model(3, conv(b, selected(b, padded, places), len(places), 2))
-    same(model, cleaned(fold(ir.from_proto(model))), 3)
+    same(model, cleaned(prune_channels(ir.from_proto(model))), 3)
 
 
 @pytest.mark.parametrize("axis", [0, 2, 3])
@@ -175,6 +175,6 @@ def test_selections_of_other_axes_are_left_alone(axis) -> None:
     b = Builder(0)
     value = conv(b, "x", 2, 3)
     model = b.model(2, b.add("Gather", value, b.constant(np.array([0, 1], np.int64)), axis=axis))
-    folded = fold(ir.from_proto(model))
+    folded = prune_channels(ir.from_proto(model))
     assert [node.op_type for node in folded.graph] == ["Conv", "Gather", "Identity"]
     same(model, folded, 2)

@@ -14,7 +14,7 @@ from helpers.zoo import ZOO, build
 from penstock.errors import BundleError, ExportError, ShapeError
 from penstock.export import Float32, Int8, bundling, export_bundle
 from penstock.runtime.bundle.bundle import Bundle, read_manifest
-from penstock.runtime.pipeline import Chain
+from penstock.runtime.pipeline import Pipeline
 
 CUT = [name for name in ZOO if name != "branching"]  # its inner part looks at its data
 
@@ -33,7 +33,7 @@ def middling(net, x):
     with torch.no_grad():
         said = net.eval()(x).gates
     net.thresholds = [
-        None if out is None else float(layer.gate.pass_logit(out).double().quantile(0.3))
+        None if out is None else float(layer.gate.gate_logit(out).double().quantile(0.3))
         for layer, out in zip(net.layers, said, strict=True)
     ]
     return net
@@ -59,21 +59,21 @@ def test_a_chain_of_exported_stages_is_the_network(name, tmp_path) -> None:
     net = middling(thinned(ps.gate(model, x[:2], at=0.5)), x)
     exported = export_bundle(net, x[:3], tmp_path / "bundle")
     assert max(exported.errors) < 1e-5
-    same(Chain(Bundle.read(tmp_path / "bundle")), net, x)
+    same(Pipeline(Bundle.read(tmp_path / "bundle")), net, x)
 
 
 @pytest.mark.parametrize("over", [ps.PerElement(), ps.PerChannel()], ids=lambda over: type(over).__name__)
-@pytest.mark.parametrize("halves", ["Both", "GateOnly", "CompressionOnly", "reads_all", "tells_apart"])
+@pytest.mark.parametrize("halves", ["Both", "GateOnly", "CompressionOnly", "reads_all", "class_loss_weight"])
 def test_all_kinds_of_layers_and_several_of_them(over, halves, tmp_path) -> None:
     torch.manual_seed(0)
     model, draw = build("convolutions")
     x = draw(10)
     kinds = {"GateOnly": ps.GateOnly(over), "CompressionOnly": ps.CompressionOnly(over), "Both": ps.Both(over)}
-    kinds["tells_apart"] = ps.Both(over, tells_apart=0.3)
+    kinds["class_loss_weight"] = ps.Both(over, class_loss_weight=0.3)
     made = kinds.get(halves, ps.Both(over, reads_all=True))
     net = middling(thinned(ps.gate(model, x[:2], at=[0.2, 0.5], halves=made)), x)
     bundle = export_bundle(net, x[:2], tmp_path, precision=Float32("float32")).bundle
-    same(Chain(bundle), net, x)
+    same(Pipeline(bundle), net, x)
     for layer, stage in zip(net.layers, bundle.manifest.stages, strict=False):
         assert stage.gives.shape == (layer.transmitted_values,)
         assert (stage.gate is None) == (layer.gate is None)
@@ -84,7 +84,7 @@ def test_features_of_tokens(tmp_path) -> None:
     model, draw = build("encoder")
     x = draw(8)
     net = middling(thinned(ps.gate(model, x[:2], at=0.5, halves=ps.Both(ps.PerFeature()))), x)
-    same(Chain(export_bundle(net, x[:2], tmp_path).bundle), net, x)
+    same(Pipeline(export_bundle(net, x[:2], tmp_path).bundle), net, x)
 
 
 def test_the_network_is_left_as_it_was(tmp_path) -> None:
@@ -111,7 +111,7 @@ def test_a_gate_that_was_opened_for_good_is_left_out(tmp_path) -> None:
     net.thresholds = [-np.inf, net.thresholds[1]]
     bundle = export_bundle(net, x[:2], tmp_path).bundle
     assert [stage.gate is None for stage in bundle.manifest.stages] == [True, False, True]
-    said, wanted = Chain(bundle).predict(x.numpy()), net.predict(x)
+    said, wanted = Pipeline(bundle).predict(x.numpy()), net.predict(x)
     assert said.stopped_at.tolist() == wanted.stopped_at.tolist() and np.isnan(said.scores[:, 0]).all()
 
 
@@ -125,7 +125,7 @@ def test_half_floats_halve_what_crosses(tmp_path) -> None:
     )
     sizes = [bundle.manifest.stages[0].gives.payload_bytes for bundle in (whole, half)]
     assert sizes[0] == 2 * sizes[1] == 4 * net.layers[0].transmitted_values
-    said, wanted = Chain(half).predict(x.numpy()), net.predict(x)
+    said, wanted = Pipeline(half).predict(x.numpy()), net.predict(x)
     assert said.stopped_at.tolist() == wanted.stopped_at.tolist()
     np.testing.assert_allclose(said.logits, wanted.logits.numpy(), atol=2e-2)
 
@@ -136,7 +136,7 @@ def test_the_promise_goes_with_floats(tmp_path) -> None:
     manifest = export_bundle(
         net, data[0][:4], tmp_path, check_on=data, labels=["none", "left", "right"]
     ).bundle.manifest
-    assert manifest.promise is not None and manifest.promise.bound == net.certificate.bound
+    assert manifest.guarantee is not None and manifest.guarantee.bound == net.guarantee.bound
     assert manifest.stages[0].gate.threshold == net.thresholds[0]
     assert manifest.labels == ("none", "left", "right")
     assert read_manifest(tmp_path) == manifest
@@ -176,7 +176,7 @@ def trained(n=600):
         *(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 3)),
     )
     net = ps.gate(model, x[:2], at="2")
-    ps.fit(net, (x, y), epochs=8, batch_size=64, progress=False, machine=ps.Machine(precision="float32"))
+    ps.fit(net, (x, y), epochs=8, batch_size=64, progress=False, hardware=ps.Hardware(precision="float32"))
     return net, (x, y)
 
 
@@ -188,7 +188,7 @@ def test_8_bits_cross_and_8_bits_are_reckoned_with(tmp_path) -> None:
     assert first.gives.payload_bytes == net.layers[0].transmitted_values
     assert exported.after.accuracy >= exported.before.accuracy - 0.005
     assert all(b"QuantizeLinear" in graph for graph in exported.bundle.graphs)
-    said = Chain(exported.bundle).predict(data[0].numpy())
+    said = Pipeline(exported.bundle).predict(data[0].numpy())
     assert (said.label == net.predict(data[0]).label.numpy()).mean() > 0.98
     assert read_manifest(tmp_path).precision == "int8"
 
@@ -210,7 +210,7 @@ def test_a_graph_that_is_not_the_manifests_is_refused(tmp_path) -> None:
     def refused(*stages, text):
         changed = Bundle(replace(bundle.manifest, stages=stages), bundle.graphs)
         with pytest.raises(BundleError, match=text):
-            Chain(changed)
+            Pipeline(changed)
 
     length = first.takes.shape[-1]
     short = replace(first, takes=replace(first.takes, shape=(*first.takes.shape[:-1], length - 1)))
@@ -249,11 +249,11 @@ def test_what_only_the_gate_needs_stays_in_floats(tmp_path) -> None:
 def test_in_8_bits_the_promise_is_made_anew_or_not_at_all(tmp_path) -> None:
     net, data = trained()
     ps.calibrate(net, data, max_positive_loss=0.05)
-    assert export_bundle(net, data[0][:4], tmp_path / "a", precision=Int8(data)).bundle.manifest.promise is None
+    assert export_bundle(net, data[0][:4], tmp_path / "a", precision=Int8(data)).bundle.manifest.guarantee is None
     manifest = export_bundle(net, data[0][:4], tmp_path / "b", precision=Int8(data, held_out=data)).bundle.manifest
-    assert manifest.promise is not None and manifest.promise.bound <= 0.05
-    said = Chain(Bundle.read(tmp_path / "b")).predict(data[0].numpy())
-    assert (said.stopped_at[data[1].numpy() > 0] >= 0).sum() == manifest.promise.lost
+    assert manifest.guarantee is not None and manifest.guarantee.bound <= 0.05
+    said = Pipeline(Bundle.read(tmp_path / "b")).predict(data[0].numpy())
+    assert (said.stopped_at[data[1].numpy() > 0] >= 0).sum() == manifest.guarantee.lost
 
 
 def test_an_export_that_decides_worse_is_refused_and_not_written(tmp_path) -> None:

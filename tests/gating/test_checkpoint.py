@@ -71,13 +71,13 @@ def test_what_is_no_tensor_is_refused(tmp_path):
 
 
 def test_how_a_mask_is_trained_and_what_a_gate_reads_is_kept(tmp_path):
-    halves = [ps.Both(ps.PerChannel(), binarised=ps.Drawn(), reads_all=True), ps.GateOnly(tells_apart=0.3)]
+    halves = [ps.Both(ps.PerChannel(), binarised=ps.Drawn(), reads_all=True), ps.GateOnly(class_loss_weight=0.3)]
     net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=halves)
     ps.save(net, tmp_path / "net.safetensors")
     again = ps.load(tmp_path / "net.safetensors", sequential())
     assert [layer.halves for layer in again.layers] == [layer.halves for layer in net.layers]
     assert again.layers[0].compression.binarised == ps.Drawn()
-    assert again.layers[1].gate.tells_apart == 0.3
+    assert again.layers[1].gate.class_loss_weight == 0.3
 
 
 def test_loading_leaves_the_given_model_untouched(saved):

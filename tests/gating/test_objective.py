@@ -53,7 +53,7 @@ def test_against_the_equation_by_hand(net):
 @pytest.mark.parametrize("counts", [None, (5, 4, 6, 5)])
 def test_a_gate_that_learns_classes_by_hand(counts):
     """Two questions: is it of interest, and if that is known, which class is it?"""
-    halves = ps.Both(tells_apart=0.3)
+    halves = ps.Both(class_loss_weight=0.3)
     net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, positives={1, 2}, halves=halves).eval()
     x, y = torch.randn(20, 6), torch.tensor([0] * 5 + [1] * 4 + [2] * 6 + [3] * 5)
     sides, kinds = [], []

@@ -6,7 +6,7 @@ from hashlib import sha256
 import numpy as np
 
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.bundle.manifest import Manifest, Promise, Rule, Stage, Values
+from penstock.runtime.bundle.manifest import GateRule, Guarantee, Manifest, Stage, Values
 from penstock.runtime.engines import Output
 
 GRAPHS = (b"the first graph", b"the second")
@@ -25,10 +25,10 @@ MANIFEST = Manifest(
     background=0,
     precision="int8",
     stages=(
-        stage(1, Values((1, 28, 28), "float32"), PACKED, Rule(-1.25, (1,))),
+        stage(1, Values((1, 28, 28), "float32"), PACKED, GateRule(-1.25, (1,))),
         stage(2, PACKED, Values((2,), "float32")),
     ),
-    promise=Promise(500, 2, 0.0125, 0.02, 0.95),
+    guarantee=Guarantee(500, 2, 0.0125, 0.02, 0.95),
 )
 BUNDLE = Bundle(MANIFEST, GRAPHS)
 
@@ -36,9 +36,9 @@ THREE = replace(
     MANIFEST,
     labels=("none", "a", "b"),
     stages=(
-        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=Rule(0.0)),
+        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=GateRule(0.0)),
         replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=None),
-        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=Rule(0.5)),
+        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=GateRule(0.5)),
         replace(MANIFEST.stages[1], takes=Values((3,), "float32"), gives=Values((3,), "float32")),
     ),
 )

@@ -142,10 +142,10 @@ def _template(method: Method) -> dict:
 @cache
 def tiny(method: Method) -> dict:
     """Return the result of a run that takes no time: noise, or one of two tones in it."""
-    budget = replace(problems.PROBLEMS["wake-word"].lite, width=2, epochs=1, batch_size=64)
+    budget = replace(problems.TASKS["wake-word"].lite, width=2, epochs=1, batch_size=64)
     data = Splits(_tones(128, 0), _tones(120, 1), ("background", "low", "high"), _tones(120, 2))
-    problem = problems.Problem("tones", "tones", "ResNet", lambda *_: data, resnet8_1d, budget, budget)
-    with patch.dict(problems.PROBLEMS, tones=problem):
+    problem = problems.Task("tones", "tones", "ResNet", lambda *_: data, resnet8_1d, budget, budget)
+    with patch.dict(problems.TASKS, tones=problem):
         return compute(Run("tones", method, 0), data)
 
 

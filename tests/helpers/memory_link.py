@@ -22,7 +22,7 @@ class MemoryLink:
         self._open: WeakSet[_End] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def dial(self) -> Connection:
+    async def connector(self) -> Connection:
         """Connect."""
         if self.there is None:
             raise LinkError("nobody stands at the other end of a link in memory.")

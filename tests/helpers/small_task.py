@@ -6,7 +6,7 @@ from torch import nn
 import penstock as ps
 from helpers.zoo import sequential
 
-QUIET = {"progress": False, "machine": ps.Machine(precision="float32")}
+QUIET = {"progress": False, "hardware": ps.Hardware(precision="float32")}
 
 
 def task(n=512, seed=0):

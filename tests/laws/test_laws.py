@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from helpers.zoo import ZOO, build
-from penstock.evaluation.outputs import cascade, collect
+from penstock.evaluation.outputs import cascade, collect_outputs
 from penstock.gating.network import GatedNetwork
 
 EVERY = sorted(ZOO)
@@ -23,7 +23,7 @@ def gated(name: str, at=(0.3, 0.7), **choices) -> tuple[GatedNetwork, torch.nn.M
     return ps.gate(model, draw(2), at=picked, **choices), model, draw(16)
 
 
-def thin(net: GatedNetwork, share: float = 0.5) -> None:
+def apply_mask(net: GatedNetwork, share: float = 0.5) -> None:
     """Drop a share of each mask, at random."""
     with torch.no_grad():
         for layer in net.layers:
@@ -88,7 +88,7 @@ def test_training_mode_is_the_same_in_both(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_the_stages_composed_are_the_whole(name):
     net, _, x = gated(name)
-    thin(net)
+    apply_mask(net)
     net.eval()
     whole = net(x).logits
     for stage, layer in zip(net.stages, net.layers, strict=False):
@@ -104,7 +104,7 @@ EVERY_LAYER = [
     ps.Both(ps.PerChannel()),
     ps.Both(ps.PerFeature()),
     ps.Both(ps.PerChannel(), reads_all=True),
-    ps.Both(tells_apart=0.3),
+    ps.Both(class_loss_weight=0.3),
 ]
 
 
@@ -112,11 +112,11 @@ EVERY_LAYER = [
 @pytest.mark.parametrize("halves", EVERY_LAYER)
 def test_predict_is_forward_followed_by_the_gates(name, halves):
     net, _, x = gated(name, halves=halves)
-    thin(net)
+    apply_mask(net)
     net.eval()
     x = x[: 6 if name == "branching" else 16]
     out = net(x)
-    said = [layer.gate.pass_logit(one) for layer, one in zip(net.layers, out.gates, strict=True)]
+    said = [layer.gate.gate_logit(one) for layer, one in zip(net.layers, out.gates, strict=True)]
     net.thresholds = [one.median().item() - 1e-4 for one in said]
     whole = net.predict(x)
     expected = cascade(said, net.thresholds, net.active(), samples=len(x))
@@ -142,7 +142,7 @@ def test_predict_is_the_same_in_any_batches(sizes, seed):
     torch.manual_seed(seed)
     net, _, _ = gated("sequential")
     net.eval()
-    thin(net, 0.3)
+    apply_mask(net, 0.3)
     x = torch.randn(sum(sizes), 6)
     whole, parts = net.predict(x), [net.predict(part) for part in x.split(sizes)]
     assert torch.equal(whole.label, torch.cat([part.label for part in parts]))
@@ -195,7 +195,7 @@ def test_a_dropped_dimension_comes_back_in_training():
 @pytest.mark.parametrize("name", ["conv1d", "recurrent", "resnet8"])
 def test_save_and_load_are_inverse(name, tmp_path):
     net, _, x = gated(name, halves=ps.Both(ps.PerFeature(), width=5), positives=[{1, 2}, {1}], background=3)
-    thin(net)
+    apply_mask(net)
     net.thresholds = [0.25] * len(net.layers)
     ps.save(net, tmp_path / "net.safetensors")
     fresh, _ = build(name)
@@ -211,8 +211,8 @@ def test_save_and_load_are_inverse(name, tmp_path):
 def test_collecting_does_not_depend_on_the_batch_size():
     net, _, x = gated("resnet8_1d")
     y = torch.arange(len(x)) % 4
-    labels, logits, gates = collect(net, (x, y), batch_size=16)
-    labels3, logits3, gates3 = collect(net, (x, y), batch_size=3)
+    labels, logits, gates = collect_outputs(net, (x, y), batch_size=16)
+    labels3, logits3, gates3 = collect_outputs(net, (x, y), batch_size=3)
     assert torch.equal(labels, labels3)
     torch.testing.assert_close(logits, logits3, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(gates, gates3, atol=1e-5, rtol=1e-5)

@@ -13,7 +13,7 @@ from helpers.bundles import BUNDLE, ENGINES, THREE
 from penstock.errors import BundleError, ShapeError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.engines import OnnxRuntime
-from penstock.runtime.pipeline import Chain
+from penstock.runtime.pipeline import Pipeline
 
 
 def alone(x):
@@ -32,7 +32,7 @@ def alone(x):
 @settings(max_examples=200, deadline=None)
 @given(x=arrays(np.float32, st.tuples(st.integers(1, 9), st.just(3)), elements=st.floats(-4, 4, width=32)))
 def test_a_chain_is_a_loop_over_samples(x):
-    chain = Chain(Bundle(THREE, (b"",) * 4), engines=ENGINES)
+    chain = Pipeline(Bundle(THREE, (b"",) * 4), engines=ENGINES)
     answers = chain.predict(x)
     for i, sample in enumerate(x):
         label, stopped_at, scores = alone(sample)
@@ -47,7 +47,7 @@ def test_a_chain_is_a_loop_over_samples(x):
 
 
 def test_what_is_no_batch_of_samples_is_refused():
-    chain = Chain(Bundle(THREE, (b"",) * 4), engines=ENGINES)
+    chain = Pipeline(Bundle(THREE, (b"",) * 4), engines=ENGINES)
     wanted = r"this bundle takes an array \(batch, 3\), float32"
     for wrong in (np.zeros((2, 4), np.float32), np.zeros(3, np.float32), np.zeros((2, 3)), [[0, 0, 0]]):
         with pytest.raises(ShapeError, match=wanted):
@@ -64,7 +64,7 @@ def test_what_is_no_batch_of_samples_is_refused():
 
 def test_a_graph_that_is_none_is_refused():
     with pytest.raises(BundleError, match=r"stage-1.onnx is no graph that onnxruntime [\d.]+ runs: .+"):
-        Chain(BUNDLE)
+        Pipeline(BUNDLE)
     with pytest.raises(BundleError, match="the graph is no graph"):
         OnnxRuntime(b"")
 
@@ -75,7 +75,7 @@ import sys
 for heavy in ("torch", "typer", "rich", "scipy", "matplotlib", "lightning", "onnx"):
     sys.modules[heavy] = None
 import penstock as ps, penstock.cli, penstock.runtime.engines
-ps.Bundle, ps.Chain
+ps.Bundle, ps.Pipeline
 sys.argv = ["penstock", "run", "nowhere", "x.npy"]
 penstock.cli.main()
 """

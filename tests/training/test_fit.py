@@ -62,7 +62,7 @@ def test_fit_is_the_hand_written_loop():
     loader = DataLoader(TensorDataset(*task(128)), batch_size=32)
     net, mine = network(), network()
     net.origin[3].p = mine.origin[3].p = 0.0  # no dropout, whose chances `fit` seeds in its own way
-    ps.fit(mine, loader, epochs=3, optimizer=ps.Adam(0.01, "constant"), **QUIET)
+    ps.fit(mine, loader, epochs=3, optimizer=ps.OptimizerConfig(0.01, "constant"), **QUIET)
     phi = net.layers[0].compression.phi
     rest = [p for p in net.parameters() if p is not phi]
     optimizer = torch.optim.Adam([{"params": rest}, {"params": [phi], "lr": 0.003}], lr=0.01)
@@ -186,7 +186,7 @@ def test_labels_of_any_whole_type_train_alike():
 @pytest.mark.parametrize("wrong", [{"rate": -0.01}, {"rate": 0.0}, {"mask_rate": float("nan")}])
 def test_rates_that_cannot_be_are_refused(wrong):
     with pytest.raises(TrainingError, match=r"rate = .* is not possible: it is more than 0"):
-        ps.Adam(**wrong)
+        ps.OptimizerConfig(**wrong)
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path):
@@ -208,10 +208,10 @@ def test_the_same_folder_is_another_run_with_other_data_or_other_interests(tmp_p
 def test_a_refusal_leaves_the_network_as_it_was(tmp_path):
     ps.fit(network(), task(), epochs=1, folder=tmp_path, **QUIET)
     net = network()
-    certificate = ps.calibrate(net, task(), max_positive_loss=0.1)
+    guarantee = ps.calibrate(net, task(), max_positive_loss=0.1)
     with pytest.raises(TrainingError, match="holds another run"):
         ps.fit(net, task(), epochs=2, folder=tmp_path, **QUIET)
-    assert net.certificate == certificate
+    assert net.guarantee == guarantee
 
 
 def test_damaged_folders(tmp_path):
@@ -277,7 +277,7 @@ net = plain_layers()
 data = TensorDataset(*task(256))
 history = ps.fit(
     net, DataLoader(data, batch_size=batch, shuffle=True), task(256, seed=1), epochs=2, batch_size=batch,
-    progress=False, optimizer=ps.Adam(0.01, "constant"), machine=ps.Machine(devices=devices, precision="float32"),
+    progress=False, optimizer=ps.OptimizerConfig(0.01, "constant"), hardware=ps.Hardware(devices=devices, precision="float32"),
 )
 if os.environ.get("LOCAL_RANK", "0") == "0":
     torch.save((weights(net), history.epochs), sys.argv[3])
@@ -302,10 +302,15 @@ def test_data_that_other_processes_read_trains_the_same():
     nets = [network(), network()]
     for net, workers in zip(nets, (0, 2), strict=True):
         ps.fit(
-            net, task(128), epochs=2, batch_size=32, progress=False, machine=replace(QUIET["machine"], workers=workers)
+            net,
+            task(128),
+            epochs=2,
+            batch_size=32,
+            progress=False,
+            hardware=replace(QUIET["hardware"], workers=workers),
         )
     assert torch.equal(*map(weights, nets))
-    assert ps.Machine().device == torch.device("cpu")
+    assert ps.Hardware().device == torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -319,14 +324,14 @@ def test_data_that_other_processes_read_trains_the_same():
 )
 def test_a_machine_that_there_is_not_is_refused(options, said):
     with pytest.raises(TrainingError, match=said):
-        ps.Machine(**options)
+        ps.Hardware(**options)
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU here")
 def test_a_gpu_that_is_not_there_is_said():
     with pytest.raises(TrainingError, match="accelerator = 'gpu' came, and torch finds none here: take 'cpu', or"):
-        ps.Machine(accelerator="gpu")
-    assert ps.Machine(accelerator="auto").device == torch.device("cpu")
+        ps.Hardware(accelerator="gpu")
+    assert ps.Hardware(accelerator="auto").device == torch.device("cpu")
 
 
 def norms(net):
@@ -361,7 +366,7 @@ def test_bfloat16_and_channels_last():
     model, draw = build("resnet8")
     net = ps.gate(model, draw(2), at=0.4)
     x, y = draw(64), torch.arange(64) % 4
-    ps.fit(net, (x, y), epochs=1, batch_size=32, machine=ps.Machine(precision="bfloat16"), progress=False)
+    ps.fit(net, (x, y), epochs=1, batch_size=32, hardware=ps.Hardware(precision="bfloat16"), progress=False)
     kernel = next(p for p in net.parameters() if p.ndim == 4 and p.shape[1] > 1 and p.shape[2] > 1)
     assert kernel.is_contiguous(memory_format=torch.channels_last)
     assert kernel.dtype == torch.float32
@@ -375,7 +380,7 @@ def test_a_plain_network_trains_too():
 
 
 @pytest.mark.parametrize(
-    "halves", [ps.GateOnly(), ps.CompressionOnly(), ps.Both(ps.PerChannel()), ps.Both(tells_apart=0.3)], ids=str
+    "halves", [ps.GateOnly(), ps.CompressionOnly(), ps.Both(ps.PerChannel()), ps.Both(class_loss_weight=0.3)], ids=str
 )
 def test_every_kind_of_layer_trains(halves):
     ps.fit(network(halves=halves, at=[0.3, 0.7]), task(), task(seed=1), epochs=1, **QUIET)
@@ -383,11 +388,11 @@ def test_every_kind_of_layer_trains(halves):
 
 def test_every_schedule_trains():
     for schedule in ("one-cycle", "rise-and-fall", "cosine", "constant"):
-        ps.fit(network(), task(), epochs=1, optimizer=ps.Adam(0.01, schedule), **QUIET)
+        ps.fit(network(), task(), epochs=1, optimizer=ps.OptimizerConfig(0.01, schedule), **QUIET)
     with pytest.raises(
         TrainingError, match="schedule = 'linear' is not known; known are 'one-cycle', 'rise-and-fall', 'cosine'"
     ):
-        ps.fit(network(), task(), epochs=1, optimizer=ps.Adam(0.01, "linear"), **QUIET)
+        ps.fit(network(), task(), epochs=1, optimizer=ps.OptimizerConfig(0.01, "linear"), **QUIET)
 
 
 def test_an_empty_mask_is_noticed():

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 import penstock as ps
-from penstock.training.recalibration import draws, settle
+from penstock.training.recalibration import has_drawn_masks, recalibrate_batch_norm
 
 CPU = torch.device("cpu")
-QUIET = {"progress": False, "machine": ps.Machine(precision="float32")}
+QUIET = {"progress": False, "hardware": ps.Hardware(precision="float32")}
 
 pytestmark = pytest.mark.filterwarnings("ignore::penstock.training.fit.CollapseWarning")
 
@@ -32,7 +32,7 @@ def test_the_statistics_are_those_of_deployment():
     net, (x, y) = network(), task()
     net.layers[0].compression.phi.data.uniform_(0.3, 0.9, generator=torch.Generator().manual_seed(1))
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    settle(net, (x, y), batch_size=64, device=CPU)
+    recalibrate_batch_norm(net, (x, y), batch_size=64, device=CPU)
     origin, mask = net.origin, net.layers[0].compression.mask
     behind = origin[2]((origin[0](x).relu()) * mask)  # what reaches the batch norm, once nothing is drawn any more
     norm = norm_of(net)
@@ -46,10 +46,10 @@ def test_the_statistics_are_those_of_deployment():
 
 def test_only_drawn_masks_are_settled_after_a_training(monkeypatch):
     settled = []
-    monkeypatch.setattr("penstock.training.fit.settle", lambda *_, **__: settled.append(1))
+    monkeypatch.setattr("penstock.training.fit.recalibrate_batch_norm", lambda *_, **__: settled.append(1))
     for binarised, times in ((ps.Thresholded(), 0), (ps.Drawn(), 1)):
         net = network(binarised)
-        assert draws(net) is bool(times)
+        assert has_drawn_masks(net) is bool(times)
         ps.fit(net, task(), epochs=1, **QUIET)
         assert len(settled) == times
 
@@ -62,7 +62,7 @@ def test_a_training_ends_settled_and_a_finished_one_is_read_so(tmp_path):
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     before = norm_of(nets[0]).running_var.clone()
     nets[0].train()
-    settle(nets[0], task(), batch_size=64, device=CPU)
+    recalibrate_batch_norm(nets[0], task(), batch_size=64, device=CPU)
     assert torch.equal(norm_of(nets[0]).running_var, before), "settling again changes nothing"
 
 
@@ -75,5 +75,5 @@ def test_what_is_frozen_stays():
 
 def test_a_last_batch_of_one_sample_is_left_out():
     net, (x, y) = network(), task(65)
-    settle(net, (x, y), batch_size=64, device=CPU)
+    recalibrate_batch_norm(net, (x, y), batch_size=64, device=CPU)
     assert norm_of(net).num_batches_tracked == 1 and norm_of(net).running_var.isfinite().all()

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from penstock.errors import DataError
-from penstock.wakeword.metrics import Judgement, Spoken, hours_needed, judge, pair
-from penstock.wakeword.thresholds import Point, Trial, choose, det, judge_at, miss_rate_at
+from penstock.wakeword.metrics import DetectionMetrics, Utterance, hours_needed, pair, score_detections
+from penstock.wakeword.thresholds import OperatingPoint, ScoredStream, choose, det, miss_rate_at, score_at
 
 DURATION_S = 60.0
 
 # On a grid of half seconds, so that alarms fall on the edges of words and on each other.
 times = st.integers(0, 40).map(lambda step: step / 2)
-words = st.builds(lambda begin, length: Spoken(begin, begin + length / 2), times, st.integers(1, 8))
+words = st.builds(lambda begin, length: Utterance(begin, begin + length / 2), times, st.integers(1, 8))
 slacks = st.integers(0, 6).map(lambda step: step / 2)
 
 
-def hits(alarm: float, truth: Spoken, slack_s: float) -> bool:
+def hits(alarm: float, truth: Utterance, slack_s: float) -> bool:
     return truth.begin_s <= alarm <= truth.end_s + slack_s
 
 
-def most_pairs(alarms: list[float], truths: list[Spoken], slack_s: float) -> int:
+def most_pairs(alarms: list[float], truths: list[Utterance], slack_s: float) -> int:
     """Try every way to give words to alarms."""
     if not alarms:
         return 0
@@ -39,7 +39,9 @@ def most_pairs(alarms: list[float], truths: list[Spoken], slack_s: float) -> int
 
 
 @given(st.lists(times, max_size=5), st.lists(words, max_size=5), slacks)
-@example([1.0, 2.0], [Spoken(0, 4), Spoken(0.5, 1.0)], 0.0)  # the first alarm must leave the long word to the second
+@example(
+    [1.0, 2.0], [Utterance(0, 4), Utterance(0.5, 1.0)], 0.0
+)  # the first alarm must leave the long word to the second
 def test_no_way_to_pair_has_more_hits(alarms, truths, slack_s):
     assert len(pair(alarms, truths, slack_s=slack_s)) == most_pairs(alarms, truths, slack_s)
 
@@ -62,102 +64,102 @@ def test_pairs_are_one_to_one_and_fit(alarms, truths, slack_s):
 
 @given(st.lists(times, max_size=12), st.lists(words, max_size=12), slacks, st.randoms(use_true_random=False))
 def test_all_is_counted_once_in_any_order(alarms, truths, slack_s, random):
-    judged = judge(alarms, truths, duration_s=DURATION_S, slack_s=slack_s)
+    judged = score_detections(alarms, truths, duration_s=DURATION_S, slack_s=slack_s)
     assert judged.hits + judged.misses == judged.spoken == len(truths)
     assert judged.hits + judged.false_alarms == len(alarms)
     assert judged.hours == DURATION_S / 3600
     random.shuffle(alarms)
     random.shuffle(truths)
-    again = judge(np.array(alarms), truths, duration_s=DURATION_S, slack_s=slack_s)
+    again = score_detections(np.array(alarms), truths, duration_s=DURATION_S, slack_s=slack_s)
     assert replace(again, latencies_s=judged.latencies_s) == judged
 
 
 @given(st.lists(times, max_size=12), st.lists(words, max_size=12), slacks)
 def test_an_alarm_more_never_loses_a_hit(alarms, truths, slack_s):
-    fewer = judge(alarms[1:], truths, duration_s=DURATION_S, slack_s=slack_s)
-    more = judge(alarms, truths, duration_s=DURATION_S, slack_s=slack_s)
+    fewer = score_detections(alarms[1:], truths, duration_s=DURATION_S, slack_s=slack_s)
+    more = score_detections(alarms, truths, duration_s=DURATION_S, slack_s=slack_s)
     assert fewer.hits <= more.hits
     assert fewer.false_alarms <= more.false_alarms + 1
 
 
 def test_the_edges_of_a_word():
-    truths = [Spoken(10, 11)]
+    truths = [Utterance(10, 11)]
     for alarm, hit in ((9.99, 0), (10.0, 1), (10.5, 1), (11.0, 1), (12.0, 1), (12.01, 0)):
-        judged = judge([alarm], truths, duration_s=60)
+        judged = score_detections([alarm], truths, duration_s=60)
         assert (judged.hits, judged.misses, judged.false_alarms) == (hit, 1 - hit, 1 - hit)
         assert judged.latencies_s == (alarm - 11,) * hit
 
 
 def test_a_word_that_wakes_twice_has_a_false_alarm():
-    judged = judge([10.4, 11.5], [Spoken(10, 11)], duration_s=60)
+    judged = score_detections([10.4, 11.5], [Utterance(10, 11)], duration_s=60)
     assert (judged.hits, judged.misses, judged.false_alarms) == (1, 0, 1)
     assert judged.latencies_s == pytest.approx((-0.6,)), "the first alarm is the one that woke"
 
 
 def test_a_stream_without_words_and_one_without_alarms():
-    quiet = judge([], [], duration_s=7200)
-    assert quiet == Judgement(hits=0, misses=0, false_alarms=0, hours=2.0, latencies_s=())
+    quiet = score_detections([], [], duration_s=7200)
+    assert quiet == DetectionMetrics(hits=0, misses=0, false_alarms=0, hours=2.0, latencies_s=())
     assert math.isnan(quiet.miss_rate) and math.isnan(quiet.median_latency_s) and math.isnan(quiet.p95_latency_s)
     assert quiet.miss_interval() == (0, 1)
     assert quiet.false_alarms_per_hour == 0
-    deaf = judge([], [Spoken(1, 2)], duration_s=3600)
+    deaf = score_detections([], [Utterance(1, 2)], duration_s=3600)
     assert deaf.miss_rate == 1 and deaf.miss_interval()[1] == 1
 
 
 def test_latencies():
-    truths = [Spoken(10.0 * i, 10.0 * i + 1) for i in range(1, 102)]
+    truths = [Utterance(10.0 * i, 10.0 * i + 1) for i in range(1, 102)]
     alarms = [truth.end_s - 0.2 + i / 100 for i, truth in enumerate(truths)]
-    judged = judge(alarms, truths, duration_s=2000)
+    judged = score_detections(alarms, truths, duration_s=2000)
     assert judged.median_latency_s == pytest.approx(0.3) and judged.p95_latency_s == pytest.approx(0.75)
 
 
-def judgement(misses: int, false_alarms: int, *, spoken: int = 50, hours: float = 10.0) -> Judgement:
-    return Judgement(spoken - misses, misses, false_alarms, hours, (0.2,) * (spoken - misses))
+def metrics(misses: int, false_alarms: int, *, spoken: int = 50, hours: float = 10.0) -> DetectionMetrics:
+    return DetectionMetrics(spoken - misses, misses, false_alarms, hours, (0.2,) * (spoken - misses))
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.sampled_from([0.5, 0.9, 0.95, 0.999]))
 def test_the_interval_of_misses_is_that_of_scipy(hits, misses, confidence):
     if hits + misses:
         theirs = stats.binomtest(misses, hits + misses).proportion_ci(confidence, method="exact")
-        ours = judgement(misses, 0, spoken=hits + misses).miss_interval(confidence)
+        ours = metrics(misses, 0, spoken=hits + misses).miss_interval(confidence)
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 @given(st.integers(0, 200), st.floats(0.1, 100), st.sampled_from([0.5, 0.9, 0.95, 0.999]))
 def test_the_interval_of_false_alarms_is_what_its_definition_says(count, hours, confidence):
     """At its ends, so few or so many have a chance of exactly half of what is left."""
-    low, high = judgement(0, count, hours=hours).false_alarm_interval(confidence)
+    low, high = metrics(0, count, hours=hours).false_alarm_interval(confidence)
     assert low <= count / hours < high
     assert stats.poisson.cdf(count, high * hours) == pytest.approx((1 - confidence) / 2)
     if count:
         assert stats.poisson.sf(count - 1, low * hours) == pytest.approx((1 - confidence) / 2)
-    bound = judgement(0, count, hours=hours).false_alarm_bound(confidence)
+    bound = metrics(0, count, hours=hours).false_alarm_bound(confidence)
     assert stats.poisson.cdf(count, bound * hours) == pytest.approx(1 - confidence)
 
 
 def test_intervals_of_the_books():
-    assert judgement(3, 1, hours=1 / 3).miss_interval() == pytest.approx((0.01255, 0.16548), abs=1e-5)
-    assert judgement(0, 4, hours=1.0).false_alarm_interval() == pytest.approx((1.0899, 10.2416), abs=1e-4)
-    assert judgement(0, 0, hours=1.0).false_alarm_bound() == pytest.approx(-math.log(0.05))
+    assert metrics(3, 1, hours=1 / 3).miss_interval() == pytest.approx((0.01255, 0.16548), abs=1e-5)
+    assert metrics(0, 4, hours=1.0).false_alarm_interval() == pytest.approx((1.0899, 10.2416), abs=1e-4)
+    assert metrics(0, 0, hours=1.0).false_alarm_bound() == pytest.approx(-math.log(0.05))
 
 
 def test_hours_needed_are_those_whose_bound_is_the_claim():
     assert hours_needed(0.5) == pytest.approx(-math.log(0.05) / 0.5)
     for per_hour, confidence, count in itertools.product((0.1, 0.5, 3), (0.9, 0.95), (0, 1, 7)):
         hours = hours_needed(per_hour, confidence, count)
-        assert judgement(0, count, hours=hours).false_alarm_bound(confidence) == pytest.approx(per_hour)
-        point = Point(1.0, judgement(0, count, hours=hours))
+        assert metrics(0, count, hours=hours).false_alarm_bound(confidence) == pytest.approx(per_hour)
+        point = OperatingPoint(1.0, metrics(0, count, hours=hours))
         assert choose([point], per_hour=per_hour, confidence=confidence) == point
 
 
 @given(st.lists(st.lists(times, max_size=6), min_size=1, max_size=4), st.lists(words, max_size=6))
 def test_streams_pool_as_one_long_stream(streams, truths):
     """Streams one after the other, far enough apart, are judged as one."""
-    trials = [Trial(lambda threshold, alarms=alarms: alarms, truths, 100.0) for alarms in streams]
-    pooled = judge_at(trials, 0.0)
+    trials = [ScoredStream(lambda threshold, alarms=alarms: alarms, truths, 100.0) for alarms in streams]
+    pooled = score_at(trials, 0.0)
     alarms = [100 * i + time for i, stream in enumerate(streams) for time in stream]
-    shifted = [Spoken(100 * i + one.begin_s, 100 * i + one.end_s) for i in range(len(streams)) for one in truths]
-    whole = judge(alarms, shifted, duration_s=100.0 * len(streams))
+    shifted = [Utterance(100 * i + one.begin_s, 100 * i + one.end_s) for i in range(len(streams)) for one in truths]
+    whole = score_detections(alarms, shifted, duration_s=100.0 * len(streams))
     assert (pooled.hits, pooled.misses, pooled.false_alarms) == (whole.hits, whole.misses, whole.false_alarms)
     assert pooled.hours == pytest.approx(whole.hours)
     assert pooled.latencies_s == pytest.approx(whole.latencies_s)
@@ -165,9 +167,11 @@ def test_streams_pool_as_one_long_stream(streams, truths):
 
 def test_thresholds_are_judged_in_order():
     scores = {5.0: 0.9, 20.0: 0.4, 30.0: 0.6}
-    trial = Trial(lambda t: [time for time, score in scores.items() if score >= t], [Spoken(4, 5), Spoken(29, 30)], 60)
-    points = det([trial], [0.7, 0.3, 0.5, 0.5, 0.95])
-    assert [(one.threshold, one.judgement.misses, one.judgement.false_alarms) for one in points] == [
+    scored_stream = ScoredStream(
+        lambda t: [time for time, score in scores.items() if score >= t], [Utterance(4, 5), Utterance(29, 30)], 60
+    )
+    points = det([scored_stream], [0.7, 0.3, 0.5, 0.5, 0.95])
+    assert [(one.threshold, one.metrics.misses, one.metrics.false_alarms) for one in points] == [
         (0.3, 0, 1),
         (0.5, 0, 0),
         (0.7, 1, 0),
@@ -176,9 +180,9 @@ def test_thresholds_are_judged_in_order():
     assert miss_rate_at(points, 0) == 0 and choose(points, per_hour=0).threshold == 0.5
 
 
-def curve(*rows: tuple[float, int, int], hours: float = 10.0) -> list[Point]:
+def curve(*rows: tuple[float, int, int], hours: float = 10.0) -> list[OperatingPoint]:
     """Points of (threshold, misses, false alarms)."""
-    return [Point(threshold, judgement(misses, count, hours=hours)) for threshold, misses, count in rows]
+    return [OperatingPoint(threshold, metrics(misses, count, hours=hours)) for threshold, misses, count in rows]
 
 
 def test_the_middle_of_equally_good_thresholds_is_chosen():
@@ -239,7 +243,7 @@ def test_no_allowed_point_has_fewer_misses_but_for_what_may_be_missed(rows, per_
     points = curve(*((threshold, *row) for threshold, row in enumerate(rows)))
     allowed = []
     for point in reversed(points):
-        value = point.judgement.false_alarms / 10
+        value = point.metrics.false_alarms / 10
         if confidence is not None:
             value = optimize.brentq(lambda mean, n=value: stats.poisson.cdf(round(10 * n), 10 * mean) - 0.1, 1e-9, 99)
         if value <= per_hour:
@@ -251,19 +255,19 @@ def test_no_allowed_point_has_fewer_misses_but_for_what_may_be_missed(rows, per_
             choose(points, per_hour=per_hour, confidence=confidence)
         return
     chosen = choose(points, per_hour=per_hour, confidence=confidence, missed=missed)
-    fewest = min(point.judgement.misses for point in allowed)
+    fewest = min(point.metrics.misses for point in allowed)
     few = {n for n in range(51) if (n / 50 if confidence is None else most_missed(n, 50, 0.9)) <= missed} | {fewest}
-    assert chosen in allowed and chosen.judgement.misses in few
+    assert chosen in allowed and chosen.metrics.misses in few
     if confidence is None:
         assert miss_rate_at(points, per_hour) == fewest / 50
-    good = {point.threshold for point in allowed if point.judgement.misses in few}
+    good = {point.threshold for point in allowed if point.metrics.misses in few}
     widths = [next(n for n in itertools.count() if start + n not in good) for start in range(len(rows))]
     up = next(n for n in itertools.count() if chosen.threshold + n not in good)
     down = next(n for n in itertools.count() if chosen.threshold - n not in good)
     assert up + down - 1 == max(widths) and 0 <= down - up <= 1, "the middle of the widest range, or just above it"
 
 
-def drawn(draw: np.random.Generator, hours: float) -> list[Point]:
+def drawn(draw: np.random.Generator, hours: float) -> list[OperatingPoint]:
     """Return points at thresholds 0 to 29: false alarms come at 2^(4 - threshold) an hour, misses grow."""
     levels = np.floor(draw.exponential(1 / math.log(2), draw.poisson(16 * hours)))  # each is raised up to its level
     return curve(*((t, t, int((levels >= t).sum())) for t in range(30)), hours=hours)
@@ -282,12 +286,12 @@ def test_a_claim_holds_as_often_as_it_says():
 
 
 def test_hours_that_are_summed_do_not_lose_a_point():
-    third = judgement(0, 0, hours=0.1)
-    total = judgement(1, 1, hours=0.1)
+    third = metrics(0, 0, hours=0.1)
+    total = metrics(1, 1, hours=0.1)
     for _ in range(9):
         total += third
     assert total.hours < 1, "rounded"
-    assert choose([Point(0.0, total)], per_hour=1).judgement.false_alarms == 1
+    assert choose([OperatingPoint(0.0, total)], per_hour=1).metrics.false_alarms == 1
 
 
 def test_a_claim_that_cannot_be_made_says_what_it_takes():
@@ -311,35 +315,53 @@ def test_a_claim_that_cannot_be_made_says_what_it_takes():
 @pytest.mark.parametrize(
     ("ask", "text"),
     [
-        (lambda: Spoken(2, 1), "a word from 2 to 1 s came: it begins at 0 s or later and ends after that"),
-        (lambda: Spoken(-1, 1), "a word from -1 to 1 s came"),
-        (lambda: Spoken(math.nan, 1), "a word from nan to 1 s came"),
-        (lambda: Spoken(1, math.inf), "a word from 1 to inf s came"),
-        (lambda: judge([1.0], [], duration_s=0), "a stream of 0 s came: give its whole length in seconds, more than 0"),
-        (lambda: judge([1.0], [], duration_s=math.nan), "a stream of nan s came"),
-        (lambda: judge([math.nan], [], duration_s=9), "an alarm at nan s came: alarms are raised between 0 and 9 s"),
-        (lambda: judge([1, -2.5], [], duration_s=9), "an alarm at -2.5 s came"),
+        (lambda: Utterance(2, 1), "a word from 2 to 1 s came: it begins at 0 s or later and ends after that"),
+        (lambda: Utterance(-1, 1), "a word from -1 to 1 s came"),
+        (lambda: Utterance(math.nan, 1), "a word from nan to 1 s came"),
+        (lambda: Utterance(1, math.inf), "a word from 1 to inf s came"),
         (
-            lambda: judge([9.5], [], duration_s=9),
+            lambda: score_detections([1.0], [], duration_s=0),
+            "a stream of 0 s came: give its whole length in seconds, more than 0",
+        ),
+        (lambda: score_detections([1.0], [], duration_s=math.nan), "a stream of nan s came"),
+        (
+            lambda: score_detections([math.nan], [], duration_s=9),
+            "an alarm at nan s came: alarms are raised between 0 and 9 s",
+        ),
+        (lambda: score_detections([1, -2.5], [], duration_s=9), "an alarm at -2.5 s came"),
+        (
+            lambda: score_detections([9.5], [], duration_s=9),
             "an alarm at 9.5 s came: .* the length of the stream. Give their times",
         ),
-        (lambda: judge([[1.0]], [], duration_s=9), r"alarms of shape \(1, 1\) came: give a flat list of times"),
-        (lambda: judge([], [Spoken(8, 9.5)], duration_s=9), "a word from 8 to 9.5 s came in a stream of 9 s: give the"),
-        (lambda: judge([], [], duration_s=9, slack_s=-1), "slack_s = -1 is not possible: give seconds, 0 or more"),
+        (
+            lambda: score_detections([[1.0]], [], duration_s=9),
+            r"alarms of shape \(1, 1\) came: give a flat list of times",
+        ),
+        (
+            lambda: score_detections([], [Utterance(8, 9.5)], duration_s=9),
+            "a word from 8 to 9.5 s came in a stream of 9 s: give the",
+        ),
+        (
+            lambda: score_detections([], [], duration_s=9, slack_s=-1),
+            "slack_s = -1 is not possible: give seconds, 0 or more",
+        ),
         (lambda: pair([math.inf], []), "an alarm at inf s came: alarms are raised 0 s or later"),
-        (lambda: Judgement(1, 0, 0, 1.0, ()), "1 hits, 0 misses and 0 false alarms in 1.0 h with 0 latencies came: no"),
-        (lambda: Judgement(0, 0, 0, 0.0, ()), "the hours are positive"),
-        (lambda: judgement(0, 0).miss_interval(95), "confidence = 95 is not possible: it lies between 0 and 1"),
-        (lambda: judgement(0, 0).false_alarm_bound(1), "confidence = 1 is not possible"),
+        (
+            lambda: DetectionMetrics(1, 0, 0, 1.0, ()),
+            "1 hits, 0 misses and 0 false alarms in 1.0 h with 0 latencies came: no",
+        ),
+        (lambda: DetectionMetrics(0, 0, 0, 0.0, ()), "the hours are positive"),
+        (lambda: metrics(0, 0).miss_interval(95), "confidence = 95 is not possible: it lies between 0 and 1"),
+        (lambda: metrics(0, 0).false_alarm_bound(1), "confidence = 1 is not possible"),
         (lambda: hours_needed(0), "0 false alarms an hour cannot be claimed: give a number above 0, such as 0.5"),
         (lambda: hours_needed(1, false_alarms=-1), "-1 false alarms came: give how many there are, 0 or more"),
         (lambda: choose(curve((1, 0, 0)), per_hour=0, confidence=0.9), "0 false alarms an hour cannot be claimed"),
         (lambda: choose(curve((1, 0, 0)), per_hour=math.nan), "at most nan false alarms an hour came: give a finite"),
         (lambda: choose([], per_hour=1), r"no point came: give det\(\) at least one threshold"),
-        (lambda: Point(math.inf, judgement(0, 0)), "a threshold of inf came: give a finite one"),
-        (lambda: judge_at([], 0.5), "no stream came: give at least one trial"),
+        (lambda: OperatingPoint(math.inf, metrics(0, 0)), "a threshold of inf came: give a finite one"),
+        (lambda: score_at([], 0.5), "no stream came: give at least one trial"),
         (
-            lambda: miss_rate_at([Point(0, judgement(0, 0, spoken=0))], 1),
+            lambda: miss_rate_at([OperatingPoint(0, metrics(0, 0, spoken=0))], 1),
             "the word is never spoken .* add a stream with",
         ),
     ],
@@ -351,4 +373,4 @@ def test_refusals_say_what_to_do(ask, text):
 
 def test_a_time_at_the_very_end_is_in_the_stream():
     end = 0.1 + 0.2
-    assert judge([end], [Spoken(0.1, end)], duration_s=0.3).hits == 1
+    assert score_detections([end], [Utterance(0.1, end)], duration_s=0.3).hits == 1

@@ -6,13 +6,15 @@ from matplotlib.collections import PolyCollection
 
 from penstock.errors import DataError, StorageError
 from penstock.evaluation.tables import WIDTH, render
-from penstock.wakeword.metrics import Judgement, Spoken
+from penstock.wakeword.metrics import DetectionMetrics, Utterance
 from penstock.wakeword.report import det_figure, det_plot, listening_table, trace_figure, trace_plot
-from penstock.wakeword.thresholds import Point
+from penstock.wakeword.thresholds import OperatingPoint
 
 
-def judgement(misses: int, false_alarms: int, *, spoken: int = 50, hours: float = 2.0) -> Judgement:
-    return Judgement(spoken - misses, misses, false_alarms, hours, tuple(np.linspace(-0.1, 0.6, spoken - misses)))
+def metrics(misses: int, false_alarms: int, *, spoken: int = 50, hours: float = 2.0) -> DetectionMetrics:
+    return DetectionMetrics(
+        spoken - misses, misses, false_alarms, hours, tuple(np.linspace(-0.1, 0.6, spoken - misses))
+    )
 
 
 def squeezed(line: str) -> str:
@@ -23,9 +25,9 @@ def test_a_table_of_judgements():
     text = render(
         listening_table(
             {
-                "MLPerf Tiny style, 50 × marvin": judgement(3, 1, hours=1 / 3),
-                "other words, noise and silence, test speakers": judgement(0, 0, spoken=0, hours=1.6),
-                "deaf": judgement(50, 1234),
+                "MLPerf Tiny style, 50 × marvin": metrics(3, 1, hours=1 / 3),
+                "other words, noise and silence, test speakers": metrics(0, 0, spoken=0, hours=1.6),
+                "deaf": metrics(50, 1234),
             }
         )
     )
@@ -41,8 +43,8 @@ def test_a_table_of_judgements():
     assert "exact 90 % intervals" in str(listening_table({}, confidence=0.9).caption)
 
 
-def curve(*rows: tuple[float, int, int], hours: float = 2.0) -> list[Point]:
-    return [Point(threshold, judgement(misses, count, hours=hours)) for threshold, misses, count in rows]
+def curve(*rows: tuple[float, int, int], hours: float = 2.0) -> list[OperatingPoint]:
+    return [OperatingPoint(threshold, metrics(misses, count, hours=hours)) for threshold, misses, count in rows]
 
 
 CURVE = curve((0, 8, 40), (1, 0, 60), (2, 1, 9), (3, 4, 9), (4, 2, 1), (5, 5, 0), (6, 25, 0))
@@ -79,7 +81,7 @@ def test_the_operating_point_is_marked_and_in_view():
 
 
 TIMES = np.arange(1, 601) / 10
-TRUTHS = [Spoken(10, 10.8), Spoken(30, 30.7), Spoken(50, 50.6)]
+TRUTHS = [Utterance(10, 10.8), Utterance(30, 30.7), Utterance(50, 50.6)]
 ALARMS = [10.9, 11.2, 40.0, 50.5]
 
 

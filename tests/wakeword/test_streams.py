@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import DataError
-from penstock.wakeword.augmentation import add, at_level, below, spoken, stretch
-from penstock.wakeword.clips import Material, heard
-from penstock.wakeword.streams import Recipe, compose, mlperf_tiny, written
+from penstock.wakeword.augmentation import add, db_below, noise_excerpt, scale_to_rms, spoken
+from penstock.wakeword.clips import ClipSet, heard
+from penstock.wakeword.streams import StreamSpec, mlperf_tiny, plan_scenes, synthesize_stream
 
 
 def tone(hz: float, seconds: float = 0.5, level: float = 0.2) -> np.ndarray:
@@ -24,7 +24,7 @@ def noise(seconds: float = 20, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 3000, round(seconds * 16_000)).clip(-32768, 32767).astype(np.int16)
 
 
-MATERIAL = Material(
+MATERIAL = ClipSet(
     {
         "up": [heard(tone(hz)) for hz in (400, 410, 420, 430)],
         "down": [heard(tone(hz)) for hz in (900, 910)],
@@ -41,8 +41,8 @@ MATERIAL = Material(
     st.sampled_from([{"speech": 1.0}, {"silence": 0.2, "noise": 0.3, "speech": 0.5}, {"noise": 0.5, "speech": 0.5}]),
 )
 def test_a_stream_is_what_its_recipe_says(seed, times, shares):
-    recipe = Recipe(90.0, "up", times, shares=shares, scene_s=(5.0, 12.0))
-    made = compose(recipe, MATERIAL, seed)
+    spec = StreamSpec(90.0, "up", times, shares=shares, scene_s=(5.0, 12.0))
+    made = synthesize_stream(spec, MATERIAL, seed)
     assert len(made.samples) == 90 * 16_000
     assert made.samples.dtype == np.int16
     assert len(made.truths) == times
@@ -52,12 +52,12 @@ def test_a_stream_is_what_its_recipe_says(seed, times, shares):
     for truth in made.truths:
         assert any(begin <= truth.begin_s and truth.end_s <= end for begin, end in speech)
         assert truth.end_s - truth.begin_s == pytest.approx(0.5, abs=0.03)
-    assert np.array_equal(made.samples, compose(recipe, MATERIAL, seed).samples)
-    assert not np.array_equal(made.samples, compose(recipe, MATERIAL, seed + 100).samples)
+    assert np.array_equal(made.samples, synthesize_stream(spec, MATERIAL, seed).samples)
+    assert not np.array_equal(made.samples, synthesize_stream(spec, MATERIAL, seed + 100).samples)
 
 
 def test_the_word_is_where_the_truth_says():
-    made = compose(Recipe(60.0, "up", 5, shares={"speech": 1.0}, snr_db=(30.0, 30.0)), MATERIAL, 3)
+    made = synthesize_stream(StreamSpec(60.0, "up", 5, shares={"speech": 1.0}, snr_db=(30.0, 30.0)), MATERIAL, 3)
     for truth in made.truths:
         piece = made.samples[round(truth.begin_s * 16_000) : round(truth.end_s * 16_000)].astype(float)
         loudest = np.abs(np.fft.rfft(piece)).argmax() * 16_000 / len(piece)
@@ -71,14 +71,16 @@ def test_the_word_is_where_the_truth_says():
 
 
 def test_each_clip_is_used_before_any_comes_again():
-    scenes = written(Recipe(200.0, "up", 7, shares={"speech": 1.0}), MATERIAL, np.random.default_rng(0))
+    scenes = plan_scenes(StreamSpec(200.0, "up", 7, shares={"speech": 1.0}), MATERIAL, np.random.default_rng(0))
     said = [id(clip) for scene in scenes for clip, _, is_word in scene.placed if is_word]
     assert len(said) == 7
     assert sorted(map(said.count, set(said))) == [1, 2, 2, 2]
 
 
 def test_noise_lies_as_far_below_speech_as_asked_for():
-    made = compose(Recipe(30.0, "up", 2, shares={"speech": 1.0}, snr_db=(12.0, 12.0), gain_db=(3.0, 3.0)), MATERIAL, 0)
+    made = synthesize_stream(
+        StreamSpec(30.0, "up", 2, shares={"speech": 1.0}, snr_db=(12.0, 12.0), gain_db=(3.0, 3.0)), MATERIAL, 0
+    )
     gaps = np.concatenate(
         [made.samples[round(begin * 16_000) : round(begin * 16_000) + 1200] for _, begin, _ in made.scenes]
     )
@@ -89,9 +91,9 @@ def test_noise_lies_as_far_below_speech_as_asked_for():
 
 def test_noise_lies_as_far_below_each_word_however_loud_it_was_recorded():
     levels = (0.3, 0.1, 0.03, 0.01)
-    quiet = Material({"up": [heard(tone(400, level=level)) for level in levels]}, MATERIAL.noises)
-    with_others = Material({**MATERIAL.words, **quiet.words}, MATERIAL.noises)
-    made = compose(Recipe(60.0, "up", 8, shares={"speech": 1.0}, snr_db=(9.0, 9.0)), with_others, 1)
+    quiet = ClipSet({"up": [heard(tone(400, level=level)) for level in levels]}, MATERIAL.noises)
+    with_others = ClipSet({**MATERIAL.words, **quiet.words}, MATERIAL.noises)
+    made = synthesize_stream(StreamSpec(60.0, "up", 8, shares={"speech": 1.0}, snr_db=(9.0, 9.0)), with_others, 1)
     sound = made.samples / 32768.0
     assert len(made.truths) == 8
     for truth in made.truths:
@@ -102,14 +104,14 @@ def test_noise_lies_as_far_below_each_word_however_loud_it_was_recorded():
 
 
 def test_silence_among_the_clips_stays_silence():
-    silent = Material({"up": [heard(np.zeros(16_000, np.int16))], "down": MATERIAL.words["down"]}, MATERIAL.noises)
-    made = compose(Recipe(60.0, "up", 3, shares={"speech": 1.0}), silent, 1)
+    silent = ClipSet({"up": [heard(np.zeros(16_000, np.int16))], "down": MATERIAL.words["down"]}, MATERIAL.noises)
+    made = synthesize_stream(StreamSpec(60.0, "up", 3, shares={"speech": 1.0}), silent, 1)
     assert np.abs(made.samples).max() > 0
 
 
 def test_long_clips_have_room_as_well():
-    long = Material({"up": [heard(tone(400, 2.5))], "down": [heard(tone(900, 2.9))]}, MATERIAL.noises)
-    made = compose(Recipe(90.0, "up", 4, shares={"speech": 1.0}), long, 3)
+    long = ClipSet({"up": [heard(tone(400, 2.5))], "down": [heard(tone(900, 2.9))]}, MATERIAL.noises)
+    made = synthesize_stream(StreamSpec(90.0, "up", 4, shares={"speech": 1.0}), long, 3)
     words = sorted((truth.begin_s, truth.end_s) for truth in made.truths)
     assert len(words) == 4
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(words))
@@ -132,14 +134,14 @@ def test_mlperf_tinys_stream():
 )
 def test_recipes_that_make_no_sense(fields, text):
     with pytest.raises(DataError, match=text):
-        Recipe(**{"seconds": 60.0, "word": "up", "times": 1} | fields)
+        StreamSpec(**{"seconds": 60.0, "word": "up", "times": 1} | fields)
 
 
 def test_a_word_that_does_not_fit_or_is_not_there():
     with pytest.raises(DataError, match="'up' is to be said 50 times among as many other words, and the scenes"):
-        compose(Recipe(30.0, "up", 50, shares={"speech": 1.0}), MATERIAL, 0)
+        synthesize_stream(StreamSpec(30.0, "up", 50, shares={"speech": 1.0}), MATERIAL, 0)
     with pytest.raises(DataError, match="there is no clip of 'right' to compose a stream with"):
-        compose(Recipe(30.0, "right", 1), MATERIAL, 0)
+        synthesize_stream(StreamSpec(30.0, "right", 1), MATERIAL, 0)
 
 
 def test_mixing():
@@ -149,9 +151,9 @@ def test_mixing():
     assert end - begin == pytest.approx((clip.end - clip.begin) / 2, abs=1)
     louder, _, _ = spoken(clip, gain_db=20 * np.log10(2))
     np.testing.assert_allclose(louder, clip.samples / 32768 * 2, atol=1e-6)
-    assert len(stretch(np.arange(10, dtype=np.int16), 25, np.random.default_rng(0))) == 25
-    assert at_level(np.zeros(4, np.float32), 0.5).tolist() == [0, 0, 0, 0]
-    assert below(1.0, 20.0) == pytest.approx(0.1)
+    assert len(noise_excerpt(np.arange(10, dtype=np.int16), 25, np.random.default_rng(0))) == 25
+    assert scale_to_rms(np.zeros(4, np.float32), 0.5).tolist() == [0, 0, 0, 0]
+    assert db_below(1.0, 20.0) == pytest.approx(0.1)
     sound = np.zeros(4, np.float32)
     add(sound, np.ones(3), 9)
     add(sound, np.ones(3), -9)

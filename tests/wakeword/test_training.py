@@ -15,25 +15,25 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from penstock.cli.judge import named
 
 import penstock as ps
 from helpers.zoo import sequential
 from penstock.cli import main
-from penstock.cli.judge import named
 from penstock.errors import CalibrationError, DataError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.islands.ops.local_cluster import Fleet
+from penstock.runtime.islands.ops.local_cluster import LocalCluster
 from penstock.runtime.locks import when_free
 from penstock.runtime.streaming.features import LogMel
 from penstock.training.fit import CollapseWarning
-from penstock.wakeword.benchmark import examine, hear, situations, upkeep
-from penstock.wakeword.clips import Material, heard
+from penstock.wakeword.benchmark import hear, measure_cost, run_benchmark, situations
+from penstock.wakeword.clips import ClipSet, heard
 from penstock.wakeword.scoring import run, trace
-from penstock.wakeword.streams import Recipe, compose
-from penstock.wakeword.thresholds import judge_at
-from penstock.wakeword.training import Lesson, Taught, hard_negatives, teach
+from penstock.wakeword.streams import StreamSpec, synthesize_stream
+from penstock.wakeword.thresholds import score_at
+from penstock.wakeword.training import TrainedWakeWord, WakeWordConfig, hard_negatives, train_wakeword
 
-LESSON = Lesson(
+LESSON = WakeWordConfig(
     width=8,
     windows=4000,
     epochs=5,
@@ -43,7 +43,7 @@ LESSON = Lesson(
     max_positive_loss=0.03,
     false_alarms_per_hour=5.0,
     alarm_confidence=None,
-    sense=LogMel(mels=16),
+    frontend=LogMel(mels=16),
 )
 
 
@@ -63,10 +63,10 @@ def said(*hz: float, seed: int = 0) -> np.ndarray:
 WORDS = {"tick": (500, 2500), "tock": (2500, 500), "hum": (300, 300), "hiss": (5000, 5500)}
 
 
-def voices(start: int, count: int) -> Material:
+def voices(start: int, count: int) -> ClipSet:
     words = {name: [heard(said(*hz, seed=start + i)) for i in range(count)] for name, hz in WORDS.items()}
     noise = np.random.default_rng(start).normal(0, 2000, 30 * 16_000).astype(np.int16)
-    return Material(words, [noise])
+    return ClipSet(words, [noise])
 
 
 MATERIAL = {"train": voices(0, 40), "validation": voices(1000, 30), "test": voices(2000, 30)}
@@ -79,14 +79,14 @@ def lesson(tmp_path_factory) -> Path:
     root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "lesson"
     with when_free(root / "lock", "teaching"):
         if not (root / "bundle").exists():
-            taught = teach(MATERIAL, "tick", LESSON, progress=False)
-            torch.save(taught, root / "taught.pt")
-            taught.export(root / "bundle")
+            trained = train_wakeword(MATERIAL, "tick", LESSON, progress=False)
+            torch.save(trained, root / "taught.pt")
+            trained.export(root / "bundle")
     return root
 
 
 @pytest.fixture(scope="module")
-def taught(lesson) -> Taught:
+def trained(lesson) -> TrainedWakeWord:
     return torch.load(lesson / "taught.pt", weights_only=False)
 
 
@@ -97,42 +97,49 @@ def folder(lesson) -> Path:
 
 @pytest.fixture(scope="module")
 def stream():
-    return compose(Recipe(240.0, "tick", 20), MATERIAL["test"], 9)
+    return synthesize_stream(StreamSpec(240.0, "tick", 20), MATERIAL["test"], 9)
 
 
 def test_an_easy_word_is_heard_by_voices_that_were_never_heard(folder, stream):
     audition = hear(Bundle.read(folder), stream)
-    judged = audition.judgement
+    judged = audition.metrics
     assert judged.misses <= 2
     assert judged.false_alarms <= 2
     assert audition.stopped_early > 0.5
     assert audition.counts.reached[0] > audition.counts.reached[1] > audition.counts.reached[2] > 0
 
 
-def test_the_bundle_hears_what_the_network_hears(taught, folder, stream):
+def test_the_bundle_hears_what_the_network_hears(trained, folder, stream):
     audition = hear(Bundle.read(folder), stream)
-    whole = trace(taught.net, taught.hearing, stream)
+    whole = trace(trained.net, trained.stream_config, stream)
     np.testing.assert_allclose(audition.times_s, whole.times_s)
     agree = np.isclose(audition.scores, whole.scores, atol=0.01)
     assert agree.mean() > 0.999  # a window at a gate's very threshold may fall to either side
-    threshold = taught.chosen.threshold
-    ours, theirs = judge_at([audition.trial()], threshold), judge_at([whole.trial(taught.hearing.decision)], threshold)
+    threshold = trained.chosen.threshold
+    ours, theirs = (
+        score_at([audition.scored_stream()], threshold),
+        score_at([whole.scored_stream(trained.stream_config.detector)], threshold),
+    )
     assert (ours.misses, ours.false_alarms) == (theirs.misses, theirs.false_alarms)
-    assert (ours.misses, ours.false_alarms) == (audition.judgement.misses, audition.judgement.false_alarms)
+    assert (ours.misses, ours.false_alarms) == (audition.metrics.misses, audition.metrics.false_alarms)
 
 
 def test_what_a_gate_that_learns_classes_says_of_windows_is_one_number_each():
-    net = ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=ps.Both(tells_apart=0.3), positives={1, 2})
+    net = ps.gate(
+        sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=ps.Both(class_loss_weight=0.3), positives={1, 2}
+    )
     x = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
     _, gates = run(net, x, block=7)
     out = net(torch.from_numpy(x))
     for layer, ours, theirs in zip(net.layers, gates, out.gates, strict=True):
-        np.testing.assert_allclose(ours, layer.gate.pass_logit(theirs).detach().numpy(), atol=1e-6)
+        np.testing.assert_allclose(ours, layer.gate.gate_logit(theirs).detach().numpy(), atol=1e-6)
 
 
-def test_hard_negatives_sound_like_the_word_and_are_none(taught):
-    x, y = hard_negatives(taught.net, taught.hearing, MATERIAL["train"], "tick", hours=0.1, seed=3, per_hour=200)
-    assert x.shape[1:] == taught.hearing.shape
+def test_hard_negatives_sound_like_the_word_and_are_none(trained):
+    x, y = hard_negatives(
+        trained.net, trained.stream_config, MATERIAL["train"], "tick", hours=0.1, seed=3, per_hour=200
+    )
+    assert x.shape[1:] == trained.stream_config.shape
     assert len(x) == len(y) <= 20
     assert 1 not in y
 
@@ -140,7 +147,7 @@ def test_hard_negatives_sound_like_the_word_and_are_none(taught):
 def test_what_a_second_costs_depends_on_what_there_is_to_hear(folder):
     bundle = Bundle.read(folder)
     costs = {
-        name: upkeep({"gated": bundle}, [made], repeats=1)["gated"]
+        name: measure_cost({"gated": bundle}, [made], repeats=1)["gated"]
         for name, made in situations(MATERIAL["test"], "tick", seconds=30.0, seed=4)
     }
     assert set(costs) == {"silence", "noise", "speech", "keyword"}
@@ -155,17 +162,19 @@ def test_what_a_second_costs_depends_on_what_there_is_to_hear(folder):
 
 
 def test_a_plain_network_can_be_taught_too():
-    lesson = Lesson(width=4, at=(), windows=1000, epochs=2, rounds=0, hours=0.1, false_alarms_per_hour=60.0)  # at 95 %
-    found = teach(MATERIAL, "tick", lesson, progress=False)
+    lesson = WakeWordConfig(
+        width=4, at=(), windows=1000, epochs=2, rounds=0, hours=0.1, false_alarms_per_hour=60.0
+    )  # at 95 %
+    found = train_wakeword(MATERIAL, "tick", lesson, progress=False)
     assert len(found.net.stages) == 1
     assert found.reached == (1.0,)
 
 
 def test_a_network_that_hears_nothing_is_not_calibrated():
-    lesson = Lesson(width=4, windows=300, epochs=1, rounds=0, hours=0.1, alarm_confidence=None)
+    lesson = WakeWordConfig(width=4, windows=300, epochs=1, rounds=0, hours=0.1, alarm_confidence=None)
     warnings.simplefilter("ignore", CollapseWarning)
     with pytest.raises(CalibrationError, match=r"takes none of \d+ windows clearly for 'tick': train longer"):
-        teach(MATERIAL, "tick", lesson, progress=False)
+        train_wakeword(MATERIAL, "tick", lesson, progress=False)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +196,7 @@ def test_a_network_that_hears_nothing_is_not_calibrated():
 )
 def test_lessons_that_make_no_sense(fields, text):
     with pytest.raises(DataError, match=text):
-        Lesson(**fields)
+        WakeWordConfig(**fields)
 
 
 def penstock(*arguments: str, **how) -> subprocess.CompletedProcess:
@@ -226,8 +235,8 @@ def test_the_command_hears_a_recording_a_pipe_and_another_rate(folder, stream, w
 
 def test_the_command_hears_over_islands_what_it_hears_alone(folder, wav):
     alone = penstock("listen", str(folder), str(wav), "--json").stdout.splitlines()
-    with Fleet(folder) as fleet:
-        done = penstock("listen", str(folder), str(wav), "--json", "--islands", fleet.address)
+    with LocalCluster(folder) as cluster:
+        done = penstock("listen", str(folder), str(wav), "--json", "--islands", cluster.address)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:-1] == alone[:-1]
     assert json.loads(done.stdout.splitlines()[-1])["reached"] == json.loads(alone[-1])["reached"]
@@ -236,8 +245,8 @@ def test_the_command_hears_over_islands_what_it_hears_alone(folder, wav):
 def test_over_islands_a_threshold_is_a_matter_of_who_listens(folder, wav):
     """The islands run the bundle as it is."""
     alone = penstock("listen", str(folder), str(wav), "--json", "--threshold", "-4").stdout.splitlines()
-    with Fleet(folder) as fleet:
-        done = penstock("listen", str(folder), str(wav), "--json", "--threshold", "-4", "--islands", fleet.address)
+    with LocalCluster(folder) as cluster:
+        done = penstock("listen", str(folder), str(wav), "--json", "--threshold", "-4", "--islands", cluster.address)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:-1] == alone[:-1]
 
@@ -312,8 +321,8 @@ def test_bundles_of_one_name_are_told_apart():
 @pytest.mark.parametrize("where", ["here", "islands"])
 def test_a_pipe_that_stalls_is_heard_and_ctrl_c_ends_cleanly(folder, stream, where):
     code = "from penstock.cli import main; main()"
-    with Fleet(folder) if where == "islands" else nullcontext() as fleet:
-        elsewhere = () if fleet is None else ("--islands", fleet.address)
+    with LocalCluster(folder) if where == "islands" else nullcontext() as cluster:
+        elsewhere = () if cluster is None else ("--islands", cluster.address)
         process = subprocess.Popen(
             [sys.executable, "-c", code, "listen", str(folder), "-", "--json", *elsewhere],
             stdin=subprocess.PIPE,
@@ -364,20 +373,22 @@ def test_what_is_in_the_way_of_a_bundle_is_said_before_the_lesson(clips, tmp_pat
     assert "taken could not be made" in " ".join(done.stderr.decode().split())
 
 
-def test_only_bundles_of_one_word_are_judged_together(taught, folder):
+def test_only_bundles_of_one_word_are_judged_together(trained, folder):
     bundle = Bundle.read(folder)
-    hearing = bundle.manifest.hearing
-    other = replace(bundle, manifest=replace(bundle.manifest, hearing=replace(hearing, words=(2,))))
+    stream_config = bundle.manifest.stream_config
+    other = replace(bundle, manifest=replace(bundle.manifest, stream_config=replace(stream_config, words=(2,))))
     with pytest.raises(DataError, match=r"other listens for 'hiss' in sound at 16000 Hz, and the streams have 'tick'"):
-        examine({"one": bundle, "other": other}, MATERIAL["test"], "tick", hours=0.1)
+        run_benchmark({"one": bundle, "other": other}, MATERIAL["test"], "tick", hours=0.1)
 
 
 def test_of_several_words_the_first_is_judged(folder, stream):
     bundle = Bundle.read(folder)
-    hearing = replace(bundle.manifest.hearing, words=(1, 2), decision=bundle.manifest.hearing.decision.at(-9.0))
-    both = hear(replace(bundle, manifest=replace(bundle.manifest, hearing=hearing)), stream)
-    alone = replace(hearing, words=(1,))
-    one = hear(replace(bundle, manifest=replace(bundle.manifest, hearing=alone)), stream)
+    stream_config = replace(
+        bundle.manifest.stream_config, words=(1, 2), detector=bundle.manifest.stream_config.detector.at(-9.0)
+    )
+    both = hear(replace(bundle, manifest=replace(bundle.manifest, stream_config=stream_config)), stream)
+    alone = replace(stream_config, words=(1,))
+    one = hear(replace(bundle, manifest=replace(bundle.manifest, stream_config=alone)), stream)
     assert both.events == one.events and {event.label for event in both.events} == {"tick"}
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import LogMel
-from penstock.wakeword.clips import Material, heard
-from penstock.wakeword.windows import Drawing, Variety, class_names, windows
+from penstock.wakeword.clips import ClipSet, heard
+from penstock.wakeword.windows import AugmentConfig, Drawing, class_names, windows
 
 MARKS = 20_000
 
@@ -18,10 +18,10 @@ def marked(length: int, sign: int) -> np.ndarray:
     return np.concatenate([np.zeros(3200, np.int16), word, np.zeros(3200, np.int16)])
 
 
-MATERIAL = Material(
+MATERIAL = ClipSet(
     {"up": [heard(marked(6400, 1))], "down": [heard(marked(8000, -1))]}, [np.full(40_000, 900, np.int16)]
 )
-STILL = Variety(speed=(1.0, 1.0), gain_db=(0.0, 0.0), clean=1.0, neighbour=0.0, masked=0.0)
+STILL = AugmentConfig(speed=(1.0, 1.0), gain_db=(0.0, 0.0), clean=1.0, neighbour=0.0, masked=0.0)
 
 
 def drawing(variety=STILL, seed=0):
@@ -53,14 +53,14 @@ def test_noise_neighbours_speed_and_gain_change_what_is_heard():
     still = drawing().window()[0]
     for change in ({"clean": 0.0}, {"neighbour": 1.0}, {"gain_db": (-6.0, -6.0)}, {"speed": (0.8, 0.8)}):
         fields = {**STILL.__dict__, **change}
-        assert not np.array_equal(drawing(Variety(**fields)).window()[0], still), change
+        assert not np.array_equal(drawing(AugmentConfig(**fields)).window()[0], still), change
 
 
 def test_the_same_seed_draws_the_same_windows():
-    sense = LogMel()
-    x, y = windows(MATERIAL, "up", 300, sense=sense, frames=49, seed=5)
-    again, labels = windows(MATERIAL, "up", 300, sense=sense, frames=49, seed=5)
-    other, _ = windows(MATERIAL, "up", 300, sense=sense, frames=49, seed=6)
+    frontend = LogMel()
+    x, y = windows(MATERIAL, "up", 300, frontend=frontend, frames=49, seed=5)
+    again, labels = windows(MATERIAL, "up", 300, frontend=frontend, frames=49, seed=5)
+    other, _ = windows(MATERIAL, "up", 300, frontend=frontend, frames=49, seed=6)
     assert x.shape == (300, 40, 49)
     assert np.array_equal(x, again)
     assert np.array_equal(y, labels)
@@ -70,8 +70,8 @@ def test_the_same_seed_draws_the_same_windows():
 
 
 def test_masks_wipe_out_a_part_and_no_more():
-    x, _ = windows(MATERIAL, "up", 64, sense=LogMel(), frames=49, variety=Variety(masked=1.0), seed=1)
-    bare, _ = windows(MATERIAL, "up", 1, sense=LogMel(), frames=49, variety=STILL, seed=1)
+    x, _ = windows(MATERIAL, "up", 64, frontend=LogMel(), frames=49, variety=AugmentConfig(masked=1.0), seed=1)
+    bare, _ = windows(MATERIAL, "up", 1, frontend=LogMel(), frames=49, variety=STILL, seed=1)
     wiped = [(window[0:1] == window).mean() for window in x]
     assert max(wiped) < 1
     assert np.isfinite(x).all()
@@ -82,4 +82,4 @@ def test_shares_that_leave_nothing_are_refused():
     with pytest.raises(
         DataError, match=r"shares of 0.5 and 0.5 came: windows with the word, with others, and with noise"
     ):
-        Variety(word=0.5, other=0.5)
+        AugmentConfig(word=0.5, other=0.5)

@@ -46,11 +46,11 @@ def judge(
     from penstock.cli.arguments import one_of
     from penstock.runtime.bundle.bundle import Bundle
     from penstock.runtime.files import write_atomically
-    from penstock.runtime.streaming.listener import hearing_of
-    from penstock.wakeword.benchmark import examine
-    from penstock.wakeword.clips import material
+    from penstock.runtime.streaming.listener import stream_config_of
+    from penstock.wakeword.benchmark import run_benchmark
+    from penstock.wakeword.clips import load_clip_sets
     from penstock.wakeword.report import det_plot, listening_table, upkeep_table
-    from penstock.wakeword.thresholds import Point
+    from penstock.wakeword.thresholds import OperatingPoint
 
     one_of("--part", part, {name: name for name in PARTS})
     if not hours > 0:
@@ -58,11 +58,11 @@ def judge(
     paths = [where for where in (bundle, against) if where is not None]
     bundles = {name: Bundle.read(where) for name, where in zip(named(paths), paths, strict=True)}
     manifest = next(iter(bundles.values())).manifest
-    word = manifest.labels[hearing_of(manifest).words[0]]
+    word = manifest.labels[stream_config_of(manifest).words[0]]
     console = Console(stderr=True)
-    found = examine(
+    found = run_benchmark(
         bundles,
-        material(data, word, subset=subset)[part],
+        load_clip_sets(data, word, subset=subset)[part],
         word,
         hours=hours,
         seed=seed,
@@ -74,17 +74,17 @@ def judge(
         write_atomically(out, (json.dumps(plain, indent=1) + "\n").encode())
     if plot is not None:
         chosen = {
-            name: Point(hearing_of(one.long.manifest).decision.threshold, one.long.judgement)
+            name: OperatingPoint(stream_config_of(one.long.manifest).detector.threshold, one.long.metrics)
             for name, one in found.items()
         }
         det_plot({name: one.points for name, one in found.items()}, plot, chosen=chosen)
-    judged = {f"{name}: MLPerf Tiny": one.tiny.judgement for name, one in found.items()}
-    judged |= {f"{name}: {hours:g} h": one.long.judgement for name, one in found.items()}
+    judged = {f"{name}: MLPerf Tiny": one.tiny.metrics for name, one in found.items()}
+    judged |= {f"{name}: {hours:g} h": one.long.metrics for name, one in found.items()}
     show(
         as_json,
         plain,
         listening_table(judged, title=f"'{word}' in streams"),
-        upkeep_table({name: one.upkeep for name, one in found.items()}),
+        upkeep_table({name: one.measure_cost for name, one in found.items()}),
         *(
             f"{name}: {one.long.stopped_early:.1%} of the windows never reach the last stage"
             for name, one in found.items()

@@ -33,7 +33,7 @@ from penstock.gating.layers import (
     Thresholded,
 )
 from penstock.gating.objective import Objective
-from penstock.training.config import Adam
+from penstock.training.config import OptimizerConfig
 
 ModelName = Annotated[str, typer.Option("--model", "-m", help="The network, as package.module:function.")]
 DataName = Annotated[str, typer.Option("--data", "-d", help="The data, as package.module:function.")]
@@ -94,7 +94,7 @@ def train(
         ),
     ] = False,
     gate_width: Annotated[int, typer.Option(help="Hidden units of a gate.", min=1)] = 16,
-    tells_apart: Annotated[
+    class_loss_weight: Annotated[
         float,
         typer.Option(
             help="The weight with which a gate also learns which class it sees, such as 0.3; 0: the paper's gate. For "
@@ -145,7 +145,9 @@ def train(
         network,
         example,
         after or places_of(at),
-        halves=_halves(halves, one_of("--over", over, GRANULARITIES)(), masks, reads_all, gate_width, tells_apart),
+        halves=_halves(
+            halves, one_of("--over", over, GRANULARITIES)(), masks, reads_all, gate_width, class_loss_weight
+        ),
         positives=_interests(positives, sets.get("class_names")),
         background=background,
     )
@@ -161,7 +163,7 @@ def train(
         objective=objective,
         epochs=epochs,
         batch_size=batch_size,
-        optimizer=Adam(rate, schedule),  # type: ignore[arg-type]
+        optimizer=OptimizerConfig(rate, schedule),  # type: ignore[arg-type]
         seed=seed,
         folder=folder,
         progress=not as_json,
@@ -192,7 +194,7 @@ def calibrate(
     Example: `penstock calibrate net.safetensors -m mine:network -d mine:data --max-positive-loss 0.01`
     """
     net = storage.load(network, model_of(model))
-    certificate = calibration.calibrate(
+    guarantee = calibration.calibrate(
         net,
         part_of(data_of(data), split),
         max_positive_loss=max_positive_loss,
@@ -200,7 +202,7 @@ def calibrate(
         progress=not as_json,
     )
     storage.save(net, out or network)
-    show(as_json, asdict(certificate), network_table(net), f"Promise: {certificate}")
+    show(as_json, asdict(guarantee), network_table(net), f"Promise: {guarantee}")
 
 
 def evaluate(
@@ -285,11 +287,13 @@ def _interests(positives: list[str] | None, names: Sequence[str] | None) -> list
     return labels[0] if len(labels) == 1 else labels
 
 
-def _halves(kind: str, over: Granularity, masks: str, reads_all: bool, gate_width: int, tells_apart: float) -> Halves:
+def _halves(
+    kind: str, over: Granularity, masks: str, reads_all: bool, gate_width: int, class_loss_weight: float
+) -> Halves:
     made = one_of("--halves", kind, HALVES)
-    if made is CompressionOnly and tells_apart:
-        raise DataError("--tells-apart is for gates, and --halves compression has none: leave one of them out.")
+    if made is CompressionOnly and class_loss_weight:
+        raise DataError("--class-loss-weight is for gates, and --halves compression has none: leave one of them out.")
     options = {} if made is GateOnly else {"binarised": one_of("--masks", masks, BINARISATIONS)()}
     options |= {"reads_all": reads_all} if made is Both else {}
-    options |= {} if made is CompressionOnly else {"width": gate_width, "tells_apart": tells_apart}
+    options |= {} if made is CompressionOnly else {"width": gate_width, "class_loss_weight": class_loss_weight}
     return made(over, **options)  # type: ignore[no-any-return]

@@ -76,13 +76,13 @@ def wakeword(
 
     Example: `penstock train wakeword --word marvin --data sets/speech_commands -o marvin/`
     """
-    from penstock.wakeword.clips import material
+    from penstock.wakeword.clips import load_clip_sets
     from penstock.wakeword.metrics import hours_needed
     from penstock.wakeword.report import det_plot, listening_table
     from penstock.wakeword.thresholds import misses_few
-    from penstock.wakeword.training import Lesson, teach
+    from penstock.wakeword.training import WakeWordConfig, train_wakeword
 
-    lesson = Lesson(
+    lesson = WakeWordConfig(
         width=width,
         at=_blocks(gates),
         windows=windows,
@@ -99,21 +99,21 @@ def wakeword(
         make_folder(target)  # said before anything is learnt
     began = time.perf_counter()
     console = Console(stderr=True)
-    taught = teach(
-        material(data, word, subset=subset),
+    trained = train_wakeword(
+        load_clip_sets(data, word, subset=subset),
         word,
         lesson,
         folder=folder,
         progress=not as_json,
         say=(lambda text: None) if as_json else (lambda text: console.print(f"[dim]{_clock(began)}[/] {text}")),
     )
-    exported, judged = taught.export(out), taught.chosen.judgement
+    exported, judged = trained.export(out), trained.chosen.metrics
     few = misses_few(judged, missed, confidence or None)
     if plot is not None:
-        det_plot({word: taught.points}, plot, chosen={word: taught.chosen}, per_hour=false_alarms)
+        det_plot({word: trained.points}, plot, chosen={word: trained.chosen}, per_hour=false_alarms)
     show(
         as_json,
-        {**taught.to_json(), "id": exported.bundle.manifest.id, "seconds": round(time.perf_counter() - began, 1)},
+        {**trained.to_json(), "id": exported.bundle.manifest.id, "seconds": round(time.perf_counter() - began, 1)},
         listening_table({word: judged}, title="On streams with held-out clips"),
         f"With 95 % confidence at most {judged.false_alarm_bound():.2g} false alarms an hour in such streams; to claim "
         f"{false_alarms:g} takes {hours_needed(false_alarms):.1f} h without any.",
@@ -121,7 +121,7 @@ def wakeword(
         + (
             "." if few else f"; no threshold keeps {missed:.1%} beside so few false alarms, and this one misses fewest."
         ),
-        *(f"{share:.1%} of the windows reach stage {i}" for i, share in enumerate(taught.reached, start=1)),
+        *(f"{share:.1%} of the windows reach stage {i}" for i, share in enumerate(trained.reached, start=1)),
         line(f"Written: {out}, taught in {_clock(began)}. Try: penstock listen {out} recording.wav"),
     )
 

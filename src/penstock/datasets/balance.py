@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from penstock.datasets.clip_crops import Noise, Take
+from penstock.datasets.clip_crops import ClipCrop, Noise
 from penstock.datasets.sounds import RATE_HZ
 from penstock.errors import DataError
 
@@ -57,14 +57,14 @@ HeldOut: TypeAlias = Thinned | Whole
 
 
 def training(
-    positives: Sequence[Take],
-    others: Sequence[Take],
+    positives: Sequence[ClipCrop],
+    others: Sequence[ClipCrop],
     noise: Mapping[str, range],
     *,
     ratio: int,
     length: int,
     seed: int,
-) -> list[Take]:
+) -> list[ClipCrop]:
     """Return takes to train with: the positives, and ``ratio`` times as many of the background.
 
     Args:
@@ -87,18 +87,24 @@ def training(
         start = random.integers(noise[name].start, noise[name].stop - length, endpoint=True)
         return Noise(name, int(start), float(random.uniform(0, loudest)))
 
-    def moved(take: Take) -> Take:
+    def moved(take: ClipCrop) -> ClipCrop:
         shift = int(random.integers(-SHIFT, SHIFT, endpoint=True))
         return take._replace(start=take.start + shift, noise=noise_at(MIXED_GAIN))
 
     heard = [moved(take) if random.random() < share else take for take in positives]
-    takes = [*heard, *plain, *map(moved, made), *(Take(0, noise=noise_at(1.0)) for _ in range(crops))]
+    takes = [*heard, *plain, *map(moved, made), *(ClipCrop(0, noise=noise_at(1.0)) for _ in range(crops))]
     return draw(takes, None, seed)
 
 
 def measured(
-    positives: Sequence[Sequence[Take]], negatives: Sequence[Take], how: HeldOut, *, ratio: int, seed: int, part: str
-) -> list[Take]:
+    positives: Sequence[Sequence[ClipCrop]],
+    negatives: Sequence[ClipCrop],
+    how: HeldOut,
+    *,
+    ratio: int,
+    seed: int,
+    part: str,
+) -> list[ClipCrop]:
     """Return takes to validate or test with, each of them once.
 
     Args:

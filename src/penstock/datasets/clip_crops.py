@@ -1,6 +1,6 @@
 """From a plan of what is to be heard to features: takes, their MFCC, standardised with the training part.
 
-A loader of sounds first writes down every sample as a `Take`: which clip, from where, in which noise. That plan
+A loader of sounds first writes down every sample as a `ClipCrop`: which clip, from where, in which noise. That plan
 is plain data, drawn from a seed, and can be inspected and tested without a sound being read. Then `listen` reads,
 mixes and computes, each clip once.
 """
@@ -44,7 +44,7 @@ class Noise(NamedTuple):
     gain: float
 
 
-class Take(NamedTuple):
+class ClipCrop(NamedTuple):
     """One sample of a data set, before it is heard.
 
     Attributes:
@@ -62,7 +62,7 @@ class Take(NamedTuple):
     noise: Noise | None = None
 
 
-Plan: TypeAlias = Mapping[str, Sequence[Take]]
+Plan: TypeAlias = Mapping[str, Sequence[ClipCrop]]
 Read: TypeAlias = Callable[[str], Samples]
 
 
@@ -105,7 +105,7 @@ def window_samples(window_s: float, spec: Mfcc) -> int:
     return length
 
 
-def render(take: Take, read: Read, length: int) -> Floats:
+def render(take: ClipCrop, read: Read, length: int) -> Floats:
     """Return the samples of a take: (length,), between -1 and 1, clipped as a converter would."""
     heard = np.zeros(length, np.float32)
     if take.clip is not None:
@@ -167,7 +167,7 @@ def _splits(arrays: Mapping[str, Floats], labels: Mapping[str, Any], classes: tu
     return Splits(pairs["train"], pairs["test"], classes, pairs.get("validation"))
 
 
-def _features(takes: Sequence[Take], read: Read, length: int, spec: Mfcc, title: str) -> Floats:
+def _features(takes: Sequence[ClipCrop], read: Read, length: int, spec: Mfcc, title: str) -> Floats:
     out = np.empty((len(takes), spec.coefficients, spec.frames(length)), np.float32)
     order = sorted(range(len(takes)), key=lambda i: takes[i].clip or "")  # so that each clip is decoded once
     for start in tracked(range(0, len(order), _BLOCK), title):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.datasets.class_folders import Files, HoldOut, Kind, class_names, count_files, label_of, parts_in
-from penstock.datasets.clip_crops import Take, cached, listen, window_samples
+from penstock.datasets.clip_crops import ClipCrop, cached, listen, window_samples
 from penstock.datasets.disk import stamp
 from penstock.datasets.sounds import SUFFIXES, Samples, middle, read_clip
 from penstock.datasets.splits import Splits
@@ -74,5 +74,5 @@ def count_sounds(root: str | Path) -> dict[str, dict[str, int]]:
     return count_files(Path(root).expanduser(), SOUNDS, read_clip)
 
 
-def _takes(root: Path, files: Files, labels: dict[str, int]) -> list[Take]:
-    return [Take(labels[name], str(file.relative_to(root))) for name, inside in files.items() for file in inside]
+def _takes(root: Path, files: Files, labels: dict[str, int]) -> list[ClipCrop]:
+    return [ClipCrop(labels[name], str(file.relative_to(root))) for name, inside in files.items() for file in inside]

@@ -29,7 +29,7 @@ NOISE_SHARES = {"train": (0.0, 0.6), "validation": (0.6, 0.8), "test": (0.8, 1.0
 """Which stretch of each noise file is for which part, as shares of its time."""
 
 
-class Shelf(Protocol):
+class AudioStore(Protocol):
     """A place with sound files."""
 
     @property
@@ -158,13 +158,13 @@ def noise_span(samples: int, part: str, length: int) -> range:
     return range(first * length, last * length)
 
 
-def joined(shelves: Iterable[Shelf]) -> dict[str, Shelf]:
+def joined(shelves: Iterable[AudioStore]) -> dict[str, AudioStore]:
     """Say where each sound is, over several shelves.
 
     Raises:
         DataError: when a name is on two of them.
     """
-    where: dict[str, Shelf] = {}
+    where: dict[str, AudioStore] = {}
     for shelf in shelves:
         for name in shelf.stamps:
             if name in where:

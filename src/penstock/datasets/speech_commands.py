@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from penstock.datasets.balance import HeldOut, Thinned, check_count, check_seed, draw, measured, training
-from penstock.datasets.clip_crops import PARTS, Noise, Plan, Read, Take, cached, listen
+from penstock.datasets.clip_crops import PARTS, ClipCrop, Noise, Plan, Read, cached, listen
 from penstock.datasets.disk import is_file
 from penstock.datasets.fetch.addresses import SPEECH_COMMANDS_1, SPEECH_COMMANDS_2
 from penstock.datasets.fetch.completeness import check_listed
 from penstock.datasets.fetch.places import find, look
-from penstock.datasets.sounds import RATE_HZ, Archive, Folder, Shelf, decode, joined, noise_span
+from penstock.datasets.sounds import RATE_HZ, Archive, AudioStore, Folder, decode, joined, noise_span
 from penstock.datasets.splits import Splits
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import Mfcc
@@ -63,13 +63,13 @@ class WakeWord:
         return (self.word,)
 
 
-Task: TypeAlias = Words | WakeWord
+KeywordTask: TypeAlias = Words | WakeWord
 
 
 def speech_commands(
     folder: str | Path | None = None,
     *,
-    task: Task = Words(),
+    task: KeywordTask = Words(),
     negatives_per_positive: int = 9,
     train_positives_per_word: int | None = None,
     held_out: HeldOut = Thinned(),
@@ -130,7 +130,7 @@ class Opened(NamedTuple):
     clips: Clips
     noises: Sequence[str]
     read: Read
-    where: Mapping[str, Shelf]
+    where: Mapping[str, AudioStore]
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def opened(at: Path, wanted: Sequence[str], *, subset: bool = False) -> Iterator
 
 
 def _plan(
-    clips: Clips, noise: Mapping[str, int], task: Task, ratio: int, cap: int | None, how: HeldOut, seed: int
+    clips: Clips, noise: Mapping[str, int], task: KeywordTask, ratio: int, cap: int | None, how: HeldOut, seed: int
 ) -> Plan:
     """Write down every take of every part."""
     plan = {}
@@ -156,13 +156,13 @@ def _plan(
         spans = {name: span for name, span in spans.items() if span}
         if not spans:
             raise DataError(f"the noises leave no second for {part}: put files of 5 s or more into {NOISE_FOLDER}.")
-        positives = [[Take(label, clip) for clip in clips[part][word]] for label, word in enumerate(task.words, 1)]
-        others = [Take(0, clip) for word, names in clips[part].items() if word not in task.words for clip in names]
+        positives = [[ClipCrop(label, clip) for clip in clips[part][word]] for label, word in enumerate(task.words, 1)]
+        others = [ClipCrop(0, clip) for word, names in clips[part].items() if word not in task.words for clip in names]
         if part == "train":
             chosen = [take for takes in positives for take in (draw(takes, cap, seed) if cap else takes)]
             plan[part] = training(chosen, others, spans, ratio=ratio, length=LENGTH, seed=seed)
         else:
-            windows = [Take(0, noise=Noise(name, at, 1.0)) for name, span in spans.items() for at in span[::LENGTH]]
+            windows = [ClipCrop(0, noise=Noise(name, at, 1.0)) for name, span in spans.items() for at in span[::LENGTH]]
             plan[part] = measured(positives, others + windows, how, ratio=ratio, seed=seed, part=part)
     return plan
 
@@ -172,7 +172,7 @@ def _find(folder: str | Path | None) -> Path:
     return found.at
 
 
-def _shelves(at: Path, stack: ExitStack) -> list[Shelf]:
+def _shelves(at: Path, stack: ExitStack) -> list[AudioStore]:
     zips = [name for name in ZIPS if is_file(at / name)]
     if zips and len(zips) < len(ZIPS):
         missing = [name for name in ZIPS if name not in zips]
@@ -185,14 +185,14 @@ def _listed(at: Path) -> dict[str, str]:
     return {name.rpartition(".")[0]: part for part, file in LISTS.items() for name in _names(at / file)}
 
 
-def _check_whole(where: Mapping[str, Shelf], listed: Mapping[str, str], at: Path) -> None:
+def _check_whole(where: Mapping[str, AudioStore], listed: Mapping[str, str], at: Path) -> None:
     """Refuse a release that was unpacked in part; its lists name .wav files."""
     there = {f"{name.rpartition('.')[0]}.wav" for name in where}
     advice = "Unpack its archive again, or give subset=True to read what is there."
     check_listed(at, [f"{name}.wav" for name in listed], there, advice)
 
 
-def _share_out(where: Mapping[str, Shelf], listed: Mapping[str, str], at: Path) -> tuple[Clips, list[str]]:
+def _share_out(where: Mapping[str, AudioStore], listed: Mapping[str, str], at: Path) -> tuple[Clips, list[str]]:
     """Return the clips as part -> word -> names, by the official lists; and the names of the noises."""
     clips: dict[str, dict[str, list[str]]] = {part: {} for part in PARTS}
     noises: list[str] = []

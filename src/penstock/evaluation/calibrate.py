@@ -28,9 +28,9 @@ from torch.utils.data import DataLoader, RandomSampler
 from penstock.datasets.loading import Data
 from penstock.errors import CalibrationError
 from penstock.evaluation.cost import gated_cost
-from penstock.evaluation.outputs import cascade, check_both_kinds, collect
-from penstock.evaluation.threshold_path import OneGate, Path, best_path
-from penstock.gating.network import Certificate, GatedNetwork
+from penstock.evaluation.outputs import cascade, check_both_kinds, collect_outputs
+from penstock.evaluation.threshold_path import Path, SingleGatePath, best_threshold_path
+from penstock.gating.network import GatedNetwork, Guarantee
 
 DECIMALS = 4  # of a threshold; it is rounded down, which keeps the promise and outlives rounding of the logits
 SHAPING_SHARE = 0.3  # of the positives, which fix the path of a cascade and take no part in the test
@@ -46,7 +46,7 @@ def calibrate(
     events: Sequence[int] | Tensor | None = None,
     batch_size: int = 256,
     progress: bool = False,
-) -> Certificate:
+) -> Guarantee:
     """Set the network's thresholds so that the whole cascade keeps the promise; return and store its certificate.
 
     The promise holds for positives drawn like those of ``data``, which the network has not been trained on. Windows
@@ -64,8 +64,8 @@ def calibrate(
     """
     _check_promise(max_positive_loss, confidence)
     _chosen(net, active)
-    labels, _, gates = collect(net, data, batch_size=batch_size, progress="calibrating" if progress else None)
-    certificate = certify(
+    labels, _, gates = collect_outputs(net, data, batch_size=batch_size, progress="calibrating" if progress else None)
+    guarantee = certify(
         net,
         labels,
         gates,
@@ -74,9 +74,9 @@ def calibrate(
         active=active,
         event=_events(events, data, len(labels)),
     )
-    net.thresholds = certificate.thresholds
-    net.certificate = certificate
-    return certificate
+    net.thresholds = guarantee.thresholds
+    net.guarantee = guarantee
+    return guarantee
 
 
 def certify(
@@ -88,7 +88,7 @@ def certify(
     confidence: float,
     active: Collection[int] | None = None,
     event: np.ndarray | None = None,
-) -> Certificate:
+) -> Guarantee:
     """Return thresholds that keep the promise, given what each gate said of every sample; the network stays as it is.
 
     Args:
@@ -111,7 +111,7 @@ def certify(
         thresholds[i] = rounded_down(lowered(threshold, negative))
     passed = cascade(gates, thresholds, chosen, samples=len(labels)).numpy() < 0
     survivors = _of_events(passed[testing].astype(float), event[testing])
-    return Certificate(
+    return Guarantee(
         positives=len(levels),
         lost=int((survivors == 0).sum()),
         bound=upper_bound(allowed, len(levels), confidence),
@@ -185,15 +185,15 @@ def _path(
     scores: np.ndarray,
     positive: np.ndarray,
     event: np.ndarray,
-) -> tuple[np.ndarray, Path | OneGate]:
+) -> tuple[np.ndarray, Path | SingleGatePath]:
     """Return which positives are left for the test, and the path."""
     if len(chosen) == 1:
-        return positive, OneGate()
+        return positive, SingleGatePath()
     events = np.unique(event[positive])
     picked = np.random.default_rng(0).permutation(events)[: _shaping(len(events))]
     shaping = positive & np.isin(event, picked)
     negatives, macs = scores[~positive], _macs_of_stops(net, chosen)
-    path = best_path(scores[shaping], lambda thresholds: _mean_macs(macs, negatives, thresholds))
+    path = best_threshold_path(scores[shaping], lambda thresholds: _mean_macs(macs, negatives, thresholds))
     return positive & ~shaping, path
 
 

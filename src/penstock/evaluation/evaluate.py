@@ -16,7 +16,7 @@ from penstock.datasets.loading import Data
 from penstock.errors import DataError, StorageError
 from penstock.evaluation import metrics
 from penstock.evaluation.cost import gated_cost, mean_at, plain_cost
-from penstock.evaluation.outputs import cascade, check_both_kinds, collect
+from penstock.evaluation.outputs import cascade, check_both_kinds, collect_outputs
 from penstock.gating.network import GatedNetwork
 from penstock.runtime.files import write_atomically
 
@@ -95,7 +95,7 @@ class Evaluation:
     gates: tuple[GateEvaluation, ...]
     classes: tuple[ClassEvaluation, ...]
     costs: tuple[CostEvaluation, ...]
-    certificate: str | None
+    guarantee: str | None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -151,7 +151,9 @@ def evaluate(
     active = net.active(active)
     if not all(ratio > 0 for ratio in ratios):
         raise DataError(f"ratios = {list(ratios)} is not possible: so many negatives for each positive, more than 0.")
-    labels, logits, gates = collect(net, data, batch_size=batch_size, progress="evaluating" if progress else None)
+    labels, logits, gates = collect_outputs(
+        net, data, batch_size=batch_size, progress="evaluating" if progress else None
+    )
     positive = net.positive(labels, active)
     check_both_kinds(positive, "evaluate")
     stopped_at = cascade(gates, net.thresholds, active, samples=len(labels))
@@ -175,14 +177,14 @@ def evaluate(
         gates=tuple(_gate(net, i, gates[i], stopped_at, labels, mistaken) for i in range(len(net.layers))),
         classes=_classes(labels, label, open_label, stopped, class_names),
         costs=_costs(net, stopped_at, positive, active, ratios),
-        certificate=None if net.certificate is None or not _speaks_of(net, active) else str(net.certificate),
+        guarantee=None if net.guarantee is None or not _speaks_of(net, active) else str(net.guarantee),
     )
 
 
 def _speaks_of(net: GatedNetwork, active: Collection[int]) -> bool:
     """Say whether the promise is about the positives of these gates, and of no fewer gates than are on."""
-    assert net.certificate is not None
-    chosen = [i for i, at in enumerate(net.certificate.thresholds) if at is not None and isfinite(at)]
+    assert net.guarantee is not None
+    chosen = [i for i, at in enumerate(net.guarantee.thresholds) if at is not None and isfinite(at)]
     classes = torch.arange(net.plan.classes)
     on = [i for i in active if i in chosen]
     return bool(on) and torch.equal(net.positive(classes, chosen), net.positive(classes, active))

@@ -15,7 +15,7 @@ from penstock.gating.objective import check_labels
 
 
 @torch.no_grad()
-def collect(
+def collect_outputs(
     net: GatedNetwork, data: Data, *, batch_size: int = 256, progress: str | None = None
 ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
     """Run every sample through the whole network; return labels, class logits and each layer's gate logits."""
@@ -34,7 +34,7 @@ def collect(
             logits.append(out.logits.float().cpu())
             for kept, layer, said in zip(gates, net.layers, out.gates, strict=True):
                 if layer.gate is not None and said is not None:
-                    kept.append(layer.gate.pass_logit(said).cpu())
+                    kept.append(layer.gate.gate_logit(said).cpu())
     joined = [torch.cat(kept) if kept else None for kept in gates]
     all_logits = torch.cat(logits)
     if not all(torch.isfinite(part).all() for part in (all_logits, *joined) if part is not None):

@@ -91,8 +91,8 @@ def export_tables(exported: Exported) -> list[RenderableType]:
         )
     table.caption = "MACs: of the graph, from which what no mask keeps is gone as far as it can be\n"
     table.caption += "error: of the stage in floats against PyTorch's, in parts of its largest output"
-    if manifest.promise is not None:
-        table.caption += f"\npromise: at most {manifest.promise.bound:.2%} of the positives are lost"
+    if manifest.guarantee is not None:
+        table.caption += f"\npromise: at most {manifest.guarantee.bound:.2%} of the positives are lost"
     table.caption_justify = "left"
     if exported.before is None or exported.after is None:
         return [table]
@@ -202,8 +202,8 @@ def _summary(e: Evaluation) -> Table:
     ]
     for name, value, meaning in rows:
         table.add_row(name, percent(value), meaning)
-    if e.certificate:
-        table.caption = f"Promise: {e.certificate}"
+    if e.guarantee:
+        table.caption = f"Promise: {e.guarantee}"
         table.caption_justify = "left"
     return table
 

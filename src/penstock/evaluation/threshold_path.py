@@ -38,7 +38,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class OneGate:
+class SingleGatePath:
     """The path of one gate: its score is its level."""
 
     def levels(self, scores: np.ndarray) -> np.ndarray:
@@ -50,7 +50,7 @@ class OneGate:
         return np.asarray(levels)[..., None]
 
 
-def best_path(positives: np.ndarray, price: Callable[[np.ndarray], np.ndarray]) -> Path | OneGate:
+def best_threshold_path(positives: np.ndarray, price: Callable[[np.ndarray], np.ndarray]) -> Path | SingleGatePath:
     """Return the path along which what may be lost is shared best among the gates.
 
     Args:
@@ -59,7 +59,7 @@ def best_path(positives: np.ndarray, price: Callable[[np.ndarray], np.ndarray]) 
     """
     gates = positives.shape[1]
     if gates == 1:
-        return OneGate()
+        return SingleGatePath()
     knots = tuple(np.unique(positives[:, i]) for i in range(gates))
     ways = _ways_to_share(gates)
     levels = np.quantile(_first_stops(_shares_below(positives, knots), ways), TYPICAL_LOSSES, axis=1).T

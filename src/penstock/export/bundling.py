@@ -18,19 +18,27 @@ from torch import Tensor
 from penstock.datasets.loading import Data, batches
 from penstock.errors import ExportError, ShapeError
 from penstock.evaluation.calibrate import certify
-from penstock.evaluation.outputs import collect
-from penstock.export.channel_pruning import fold
+from penstock.evaluation.outputs import collect_outputs
+from penstock.export.channel_pruning import prune_channels
 from penstock.export.onnx_graph import cleaned, macs, to_bytes, to_graph
 from penstock.export.payload import give, spread_over, take
-from penstock.export.quantisation import quantised
+from penstock.export.quantisation import quantize
 from penstock.export.stage_module import DeployedStage, check, is_gated
-from penstock.export.verification import Decisions, Said, check_decisions, check_error, hear, relative_error
-from penstock.gating.network import Certificate, GatedNetwork
+from penstock.export.verification import (
+    Decisions,
+    Outputs,
+    check_decisions,
+    check_error,
+    collect_engine_outputs,
+    relative_error,
+)
+from penstock.gating.network import GatedNetwork, Guarantee
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.bundle.manifest import TYPES, Manifest, Promise, Rule, Stage, Values
+from penstock.runtime.bundle.manifest import TYPES, GateRule, Manifest, Stage, Values
+from penstock.runtime.bundle.manifest import Guarantee as DeployedGuarantee
 from penstock.runtime.engines import OnnxRuntime
 from penstock.runtime.pipeline import engines_of
-from penstock.runtime.streaming.config import Hearing
+from penstock.runtime.streaming.config import StreamConfig
 
 SAMPLES = 512
 """That ranges of 8-bit numbers are taken from, spread over the data given."""
@@ -104,7 +112,7 @@ def export_bundle(
     precision: Precision = Float32(),
     check_on: Data | None = None,
     labels: Sequence[str] | None = None,
-    hearing: Hearing | None = None,
+    stream_config: StreamConfig | None = None,
     progress: bool = False,
 ) -> Exported:
     """Write a bundle: one ONNX graph a stage, and a manifest. The network stays as it is.
@@ -123,7 +131,7 @@ def export_bundle(
     """
     check(net)
     names = _names(net, labels)
-    _check_hearing(net, hearing)
+    _check_hearing(net, stream_config)
     net = deepcopy(net).cpu().eval()
     example = _example(net, example)
     graphs, errors = _graphs(net, example)
@@ -144,12 +152,12 @@ def export_bundle(
         background=net.background,
         precision="int8" if isinstance(precision, Int8) else "float32",
         stages=_stages(net, contents, counts, crossing),
-        promise=_promise(net.certificate) if _keeps_scores(net, precision) else None,
-        hearing=hearing,
+        guarantee=_promise(net.guarantee) if _keeps_scores(net, precision) else None,
+        stream_config=stream_config,
     )
     bundle = Bundle(manifest, contents)
     _check_finite(bundle, example)
-    if isinstance(precision, Int8) and precision.held_out is not None and net.certificate is not None:
+    if isinstance(precision, Int8) and precision.held_out is not None and net.guarantee is not None:
         bundle = _calibrated(net, bundle, precision.held_out, progress)
     exported = Exported(bundle, errors)
     if check_on is not None:
@@ -166,7 +174,7 @@ def _graphs(net: GatedNetwork, example: Tensor) -> tuple[list[ir.Model], tuple[f
     graphs, errors, values = [], [], example
     for number in range(len(net.stages)):
         stage = DeployedStage(net, number).eval()
-        graph = cleaned(fold(to_graph(stage, values, number + 1)))
+        graph = cleaned(prune_channels(to_graph(stage, values, number + 1)))
         engine = OnnxRuntime(to_bytes(graph))
         for some in (values, values[:1]):
             wanted = stage(some)
@@ -199,7 +207,7 @@ def _in_8_bits(
     made, numbers = [], [crossing[0]]
     for number, graph in enumerate(graphs):
         engine = OnnxRuntime(to_bytes(graph), threads=0)
-        made.append(quantised(graph, [values[i : i + 32] for i in range(0, len(values), 32)]))
+        made.append(quantize(graph, [values[i : i + 32] for i in range(0, len(values), 32)]))
         values, said = engine.run(values)
         threshold = net.thresholds[number] if number < len(net.layers) else None
         if said is not None and threshold is not None and (said >= threshold).any():
@@ -240,25 +248,25 @@ def _stages(
     )
 
 
-def _rule(net: GatedNetwork, number: int) -> Rule | None:
+def _rule(net: GatedNetwork, number: int) -> GateRule | None:
     if number >= len(net.layers) or not is_gated(net, number):
         return None
     gate, threshold = net.layers[number].gate, net.thresholds[number]
     assert gate is not None and threshold is not None
-    return Rule(threshold, gate.positives)
+    return GateRule(threshold, gate.positives)
 
 
-def _promise(certificate: Certificate | None) -> Promise | None:
-    if certificate is None:
+def _promise(guarantee: Guarantee | None) -> DeployedGuarantee | None:
+    if guarantee is None:
         return None
-    return Promise(**{name: value for name, value in asdict(certificate).items() if name != "thresholds"})
+    return DeployedGuarantee(**{name: value for name, value in asdict(guarantee).items() if name != "thresholds"})
 
 
 def _calibrated(net: GatedNetwork, bundle: Bundle, held_out: Data, progress: bool) -> Bundle:
     """Choose thresholds anew, by what the exported gates say; with the promise of the network's own."""
-    asked = net.certificate
+    asked = net.guarantee
     assert asked is not None
-    said = hear(engines_of(bundle, threads=0), held_out, progress="calibrating" if progress else None)
+    said = collect_engine_outputs(engines_of(bundle, threads=0), held_out, progress="calibrating" if progress else None)
     found = certify(
         net,
         said.labels,
@@ -272,15 +280,17 @@ def _calibrated(net: GatedNetwork, bundle: Bundle, held_out: Data, progress: boo
         rule = stages[number].gate
         if rule is not None and threshold is not None:
             stages[number] = replace(stages[number], gate=replace(rule, threshold=threshold))
-    return replace(bundle, manifest=replace(bundle.manifest, stages=tuple(stages), promise=_promise(found)))
+    return replace(bundle, manifest=replace(bundle.manifest, stages=tuple(stages), guarantee=_promise(found)))
 
 
 def _compared(net: GatedNetwork, exported: Exported, data: Data, progress: bool) -> Exported:
     """Decide about the same data with PyTorch and with the bundle."""
     stages = exported.bundle.manifest.stages
     thresholds = [None if stage.gate is None else stage.gate.threshold for stage in stages[:-1]]
-    before = Said(*collect(net, data, progress="PyTorch" if progress else None))
-    after = hear(engines_of(exported.bundle, threads=0), data, progress="exported" if progress else None)
+    before = Outputs(*collect_outputs(net, data, progress="PyTorch" if progress else None))
+    after = collect_engine_outputs(
+        engines_of(exported.bundle, threads=0), data, progress="exported" if progress else None
+    )
     return replace(exported, before=before.decided(net, net.thresholds), after=after.decided(net, thresholds))
 
 
@@ -301,15 +311,15 @@ def _check_finite(bundle: Bundle, example: Tensor) -> None:
             )
 
 
-def _check_hearing(net: GatedNetwork, hearing: Hearing | None) -> None:
-    if hearing is None:
+def _check_hearing(net: GatedNetwork, stream_config: StreamConfig | None) -> None:
+    if stream_config is None:
         return
-    if hearing.shape != net.plan.example_shape or net.plan.example_dtype != "float32":
+    if stream_config.shape != net.plan.example_shape or net.plan.example_dtype != "float32":
         raise ExportError(
-            f"windows of {hearing.shape} came with the hearing, and the network takes {net.plan.example_shape}, "
+            f"windows of {stream_config.shape} came with the hearing, and the network takes {net.plan.example_shape}, "
             f"{net.plan.example_dtype}: give the hearing that it was trained with."
         )
-    wrong = [word for word in hearing.words if word == net.background or word >= net.plan.classes]
+    wrong = [word for word in stream_config.words if word == net.background or word >= net.plan.classes]
     if wrong:
         raise ExportError(
             f"the hearing listens for the labels {wrong}: give labels of interest, below {net.plan.classes} and not "

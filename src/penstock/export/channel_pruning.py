@@ -29,7 +29,7 @@ PAIRS = frozenset(("Add", "Div", "Max", "Min", "Mul", "Sub"))
 """Operations on two values, channel by channel."""
 
 
-def fold(graph: ir.Model) -> ir.Model:
+def prune_channels(graph: ir.Model) -> ir.Model:
     """Leave out what dropped channels would compute; the graph is changed in place."""
     for node in [node for node in graph.graph if node.op_type == "Gather" and _is_unpacking(node)]:
         _read_less(graph.graph, node)

@@ -18,7 +18,7 @@ from penstock.export.onnx_graph import INPUT, cleaned
 from penstock.runtime.engines.onnxruntime import GATE
 
 
-def quantised(graph: ir.Model, seen: Sequence[np.ndarray]) -> ir.Model:
+def quantize(graph: ir.Model, seen: Sequence[np.ndarray]) -> ir.Model:
     """Return a graph whose convolutions and matrix products reckon in 8 bits.
 
     What only the gate needs stays in floats: its logit is held against a threshold, and a range that was seen on some

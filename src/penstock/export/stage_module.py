@@ -45,7 +45,7 @@ class DeployedStage(nn.Module):
         packed = x if self.kept is None else self.behind.halves.over.pack(x, self.kept)
         if self.gate is None:
             return packed.flatten(1)  # type: ignore[no-any-return]
-        return packed.flatten(1), self.gate.pass_logit(self.gate(packed))
+        return packed.flatten(1), self.gate.gate_logit(self.gate(packed))
 
     def unpack(self, values: Tensor) -> Tensor:
         """Put what crossed the link back to its places; the input of the first stage is taken as it is."""

@@ -59,7 +59,7 @@ class Decisions:
 
 
 @dataclass(frozen=True)
-class Said:
+class Outputs:
     """What every stage said of every sample of a data set, with all gates open.
 
     Shapes:
@@ -83,7 +83,9 @@ class Said:
         )
 
 
-def hear(engines: Sequence[Engine], data: Data, *, batch_size: int = 64, progress: str | None = None) -> Said:
+def collect_engine_outputs(
+    engines: Sequence[Engine], data: Data, *, batch_size: int = 64, progress: str | None = None
+) -> Outputs:
     """Ask the exported stages about every sample."""
     labels, logits = [], []
     gates: list[list[np.ndarray]] = [[] for _ in engines[:-1]]
@@ -96,7 +98,7 @@ def hear(engines: Sequence[Engine], data: Data, *, batch_size: int = 64, progres
         labels.append(y)
         logits.append(values)
     joined = [torch.from_numpy(np.concatenate(gate)) if gate else None for gate in gates]
-    return Said(torch.cat(labels), torch.from_numpy(np.concatenate(logits)), joined)
+    return Outputs(torch.cat(labels), torch.from_numpy(np.concatenate(logits)), joined)
 
 
 def check_decisions(before: Decisions, after: Decisions, allowed: float) -> None:

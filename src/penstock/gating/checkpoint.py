@@ -35,7 +35,7 @@ from penstock.gating.layers import (
     PerFeature,
     Thresholded,
 )
-from penstock.gating.network import Certificate, GatedNetwork
+from penstock.gating.network import GatedNetwork, Guarantee
 from penstock.gating.surgery import gate
 from penstock.runtime.files import write_atomically
 
@@ -43,7 +43,7 @@ FORMAT = 1
 KEY = "penstock"
 HALVES: dict[str, Any] = {kind.__name__: kind for kind in (Both, GateOnly, CompressionOnly)}
 BINARISATIONS = {kind.__name__: kind for kind in (Thresholded, Drawn)}
-EXTRAS = ("reads_all", "tells_apart")  # of halves; written where they are not the paper's
+EXTRAS = ("reads_all", "class_loss_weight")  # of halves; written where they are not the paper's
 GRANULARITIES = {kind.__name__: kind for kind in (PerElement, PerChannel, PerFeature)}
 
 
@@ -61,7 +61,7 @@ def save(net: GatedNetwork, path: str | Path) -> None:
         "plan": asdict(net.plan),
         "background": net.background,
         "layers": [describe(layer) for layer in net.layers],
-        "certificate": None if net.certificate is None else _finite(asdict(net.certificate)),
+        "guarantee": None if net.guarantee is None else _finite(asdict(net.guarantee)),
         "tied": tied,
     }
     header["sha256"] = _digest(tensors, header)
@@ -93,16 +93,16 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
             f"{path} holds a gated {plan['model']}, and the {made} given does not fit it: {error} Give a network built "
             "just as the one that was saved."
         ) from error
-    certificate = header["certificate"]
-    if certificate is not None:
-        net.certificate = Certificate(**{**certificate, "thresholds": net.thresholds})
+    guarantee = header["guarantee"]
+    if guarantee is not None:
+        net.guarantee = Guarantee(**{**guarantee, "thresholds": net.thresholds})
     return net
 
 
 def _check_gates(net: GatedNetwork) -> None:
     """Refuse what `load` could not build again."""
     for i, layer in enumerate(net.layers):
-        learns_classes = getattr(layer.halves, "tells_apart", 0)
+        learns_classes = getattr(layer.halves, "class_loss_weight", 0)
         if layer.gate is not None and type(layer.gate) is not (ClassGate if learns_classes else Gate):
             raise StorageError(
                 f"the gate of layer {i} is a {type(layer.gate).__name__}, and a file holds the gates that `gate` "
@@ -204,6 +204,6 @@ def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
     return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), **options), layer["positives"]
 
 
-def _finite(certificate: dict[str, Any]) -> dict[str, Any]:
+def _finite(guarantee: dict[str, Any]) -> dict[str, Any]:
     """Leave the thresholds out: they stand among the tensors, and an opened gate's is no number that JSON knows."""
-    return {key: value for key, value in certificate.items() if key != "thresholds"}
+    return {key: value for key, value in guarantee.items() if key != "thresholds"}

@@ -20,7 +20,7 @@ class GatedOutput(NamedTuple):
     Attributes:
         logits: (batch, classes).
         gates: what each layer's gate says, its logits (batch,), or those of a `ClassGate` (batch, classes), of which
-            the gate's ``pass_logit`` makes (batch,); None for a layer without a gate.
+            the gate's ``gate_logit`` makes (batch,); None for a layer without a gate.
     """
 
     logits: Tensor
@@ -44,7 +44,7 @@ class Prediction(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Guarantee:
     """The promise that thresholds keep: with this confidence, no more positives are lost than the bound.
 
     Attributes:
@@ -71,7 +71,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CutSpec:
     """Where and out of what a gated network was made; all that is needed to make it again.
 
     Attributes:
@@ -119,7 +119,7 @@ class GatedNetwork(nn.Module):
         self,
         stages: Sequence[nn.Module],
         layers: Sequence[GatedCompression],
-        plan: Plan,
+        plan: CutSpec,
         origin: nn.Module | list[nn.Module],
         *,
         background: int = 0,
@@ -151,7 +151,7 @@ class GatedNetwork(nn.Module):
         self.layers: Sequence[GatedCompression] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.plan = plan
         self.background = background
-        self.certificate: Certificate | None = None
+        self.guarantee: Guarantee | None = None
         self._origin = _Origin(origin)
 
     def forward(self, x: Tensor) -> GatedOutput:
@@ -217,7 +217,7 @@ class GatedNetwork(nn.Module):
         for layer, value in zip(self.layers, values, strict=True):
             if layer.gate is not None and value is not None:
                 layer.gate.threshold.fill_(value)
-        self.certificate = None
+        self.guarantee = None
 
     @property
     def origin(self) -> nn.Module | list[nn.Module]:
@@ -253,14 +253,14 @@ class GatedNetwork(nn.Module):
         for i, (stage, layer) in enumerate(zip(self.stages, self.layers, strict=False)):
             x = stage(x)
             if i in active:
-                logit = self._gate(i).pass_logit(layer.score(x))
+                logit = self._gate(i).gate_logit(layer.score(x))
                 scores[alive, i] = logit.sigmoid()
                 passed = logit.double() >= self._gate(i).threshold
                 stopped_at[alive[~passed]] = i
                 alive, x = alive[passed], x[passed]
                 if not len(alive):
                     return Prediction(label, stopped_at, scores, logits)
-            x = layer.thin(x)
+            x = layer.apply_mask(x)
         out = self.stages[-1](x).float()
         logits[alive] = out
         label[alive] = out.argmax(1)

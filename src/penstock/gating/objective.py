@@ -123,7 +123,7 @@ class Objective:
         gate = net.layers[i].gate
         assert gate is not None
         wanted = gate.omega(labels, net.background)
-        passes = gate.pass_logit(logit) if isinstance(gate, ClassGate) else logit
+        passes = gate.gate_logit(logit) if isinstance(gate, ClassGate) else logit
         weight = None
         if self.class_counts is not None:
             classes = torch.arange(len(self.class_counts), device=labels.device)
@@ -136,7 +136,7 @@ class Objective:
             return loss
         which = which_class_loss(logit, passes, labels, wanted)
         weights = self.class_weights(net, labels)
-        return loss + gate.tells_apart * (which if weights is None else which * weights[labels]).mean()
+        return loss + gate.class_loss_weight * (which if weights is None else which * weights[labels]).mean()
 
 
 def which_class_loss(logits: Tensor, passes: Tensor, labels: Tensor, wanted: Tensor) -> Tensor:

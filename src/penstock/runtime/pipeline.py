@@ -14,7 +14,7 @@ from penstock.runtime.bundle.manifest import Values
 from penstock.runtime.engines import Engine, OnnxRuntime
 
 
-class Answers(NamedTuple):
+class BatchResult(NamedTuple):
     """What became of each sample of a batch.
 
     Attributes:
@@ -31,8 +31,8 @@ class Answers(NamedTuple):
     logits: np.ndarray
 
 
-class Verdict(NamedTuple):
-    """What became of one sample, as `Answers` has it of each.
+class SampleResult(NamedTuple):
+    """What became of one sample, as `BatchResult` has it of each.
 
     Attributes:
         stopped_at: the number of the gate that stopped it; -1 if none did.
@@ -45,7 +45,7 @@ class Verdict(NamedTuple):
     logits: np.ndarray | None
 
 
-class Chain:
+class Pipeline:
     """The stages of a bundle, one behind the other: `GatedNetwork.predict` without torch.
 
     Args:
@@ -64,7 +64,7 @@ class Chain:
         self._background = np.array([bundle.manifest.background])
         self._nothing = np.full((1, len(bundle.manifest.labels)), np.nan, np.float32)
 
-    def predict(self, x: np.ndarray) -> Answers:
+    def predict(self, x: np.ndarray) -> BatchResult:
         """Classify a batch, and really stop: later stages see only the survivors."""
         stages = self.manifest.stages
         check_input(x, stages[0].takes)
@@ -78,7 +78,7 @@ class Chain:
         alive, values = np.arange(batch), x
         for number, (stage, engine) in enumerate(zip(stages, self._engines, strict=True)):
             if not len(alive):
-                return Answers(label, stopped_at, scores, logits)
+                return BatchResult(label, stopped_at, scores, logits)
             values, said = engine.run(values)
             if stage.gate is not None and said is not None:
                 scores[alive, number] = probability(said)
@@ -88,15 +88,15 @@ class Chain:
                     alive, values = alive[passed], values[passed]
         logits[alive] = values
         label[alive] = values.argmax(1)
-        return Answers(label, stopped_at, scores, logits)
+        return BatchResult(label, stopped_at, scores, logits)
 
-    def ask(self, sample: np.ndarray) -> Verdict:
+    def ask(self, sample: np.ndarray) -> SampleResult:
         """Classify a single sample: what `predict` does, without a batch, as a device has one at a time."""
         values = np.asarray(sample)[None]
         check_input(values, self.manifest.stages[0].takes)
         return self._run(values)
 
-    def _run(self, values: np.ndarray) -> Verdict:
+    def _run(self, values: np.ndarray) -> SampleResult:
         """Take a batch of one through the stages."""
         scores = [math.nan] * (len(self._steps) - 1)
         for number, (run, threshold) in enumerate(self._steps):
@@ -105,14 +105,14 @@ class Chain:
                 logit = float(said[0])
                 scores[number] = probability_of(logit)
                 if not logit >= threshold:  # NaN is stopped, as in a batch
-                    return Verdict(number, tuple(scores), None)
-        return Verdict(-1, tuple(scores), values[0])
+                    return SampleResult(number, tuple(scores), None)
+        return SampleResult(-1, tuple(scores), values[0])
 
-    def _answers(self, of: Verdict) -> Answers:
+    def _answers(self, of: SampleResult) -> BatchResult:
         scores = np.array(of.scores, np.float32).reshape(1, -1)
         if of.logits is None:
-            return Answers(self._background.copy(), np.array([of.stopped_at]), scores, self._nothing.copy())
-        return Answers(np.array([of.logits.argmax()]), np.array([-1]), scores, of.logits[None])
+            return BatchResult(self._background.copy(), np.array([of.stopped_at]), scores, self._nothing.copy())
+        return BatchResult(np.array([of.logits.argmax()]), np.array([-1]), scores, of.logits[None])
 
 
 def engines_of(bundle: Bundle, *, threads: int = 1) -> list[Engine]:

@@ -16,7 +16,7 @@ from penstock.gating.network import GatedNetwork
 
 
 @dataclass(frozen=True)
-class Adam:
+class OptimizerConfig:
     """Adam at the paper's rate.
 
     Attributes:
@@ -62,7 +62,7 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)
-class Machine:
+class Hardware:
     """What the training runs on.
 
     Attributes:

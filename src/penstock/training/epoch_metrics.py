@@ -16,7 +16,7 @@ BLIND = 0.05  # an AUC this near to ½ is that of a gate that sees nothing
 NEARLY_ALL = 0.995
 
 
-class Meters(Metric):
+class EpochMetrics(Metric):
     """Losses, accuracy, and each gate's stops, over an epoch and over all processes."""
 
     full_state_update = False
@@ -54,7 +54,7 @@ class Meters(Metric):
         for i, (layer, said) in enumerate(zip(net.layers, out.gates, strict=True)):
             if layer.gate is None or said is None:
                 continue
-            logit = layer.gate.pass_logit(said.detach())
+            logit = layer.gate.gate_logit(said.detach())
             mine, wanted = logit.double() < layer.gate.threshold, layer.gate.omega(labels, net.background)
             stopped |= mine
             for kind, which in enumerate((~wanted, wanted)):
@@ -100,7 +100,7 @@ class Meters(Metric):
 
 
 def collapse(figures: dict[str, float], net: GatedNetwork) -> list[str]:
-    """Say which gates and masks have stopped doing their work, and what to do; figures are those of `Meters`."""
+    """Say which gates and masks have stopped doing their work, and what to do; figures are those of `EpochMetrics`."""
     findings = []
     for i, layer in enumerate(net.layers):
         name = net.plan.at[i]

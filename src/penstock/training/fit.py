@@ -25,10 +25,10 @@ from penstock.evaluation.outputs import check_both_kinds
 from penstock.gating.checkpoint import describe
 from penstock.gating.network import GatedNetwork, not_finite
 from penstock.gating.objective import Objective, check_labels
-from penstock.training.config import Adam, Machine
-from penstock.training.epoch_metrics import Meters, collapse
-from penstock.training.recalibration import draws, settle
-from penstock.training.run_directory import RunFolder, refusals
+from penstock.training.config import Hardware, OptimizerConfig
+from penstock.training.epoch_metrics import EpochMetrics, collapse
+from penstock.training.recalibration import has_drawn_masks, recalibrate_batch_norm
+from penstock.training.run_directory import RunDirectory, refusals
 
 
 class CollapseWarning(UserWarning):
@@ -60,8 +60,8 @@ def fit(
     objective: Objective = Objective(),
     epochs: int = 20,
     batch_size: int = 256,
-    optimizer: Adam = Adam(),
-    machine: Machine = Machine(),
+    optimizer: OptimizerConfig = OptimizerConfig(),
+    hardware: Hardware = Hardware(),
     seed: int = 0,
     folder: str | Path | None = None,
     keep: Literal["last", "best"] = "last",
@@ -88,11 +88,11 @@ def fit(
             f"keep = {keep!r} is not possible: keep 'last', or 'best' with a folder and validation data."
         )
     _check_data(net, train, val)
-    training = GatedTraining(
-        net, objective, optimizer, machine, train, val, batch_size=batch_size, epochs=epochs, seed=seed
+    training = GatedLightningModule(
+        net, objective, optimizer, hardware, train, val, batch_size=batch_size, epochs=epochs, seed=seed
     )
     loader(train, batch_size=batch_size)
-    run = None if folder is None else RunFolder(Path(folder), validated=val is not None)
+    run = None if folder is None else RunDirectory(Path(folder), validated=val is not None)
     resume = None if run is None else run.claim(training.settings())
     net.thresholds = [None if layer.gate is None else 0.0 for layer in net.layers]  # the old ones meant other weights
     if not net.training:
@@ -102,10 +102,10 @@ def fit(
     with _quiet(), refusals(run):
         trainer = L.Trainer(
             max_epochs=epochs,
-            accelerator=machine.accelerator,
-            devices=machine.devices,
-            strategy="ddp" if machine.devices > 1 else "auto",
-            precision="bf16-mixed" if machine.bfloat16() else "32-true",
+            accelerator=hardware.accelerator,
+            devices=hardware.devices,
+            strategy="ddp" if hardware.devices > 1 else "auto",
+            precision="bf16-mixed" if hardware.bfloat16() else "32-true",
             logger=[] if run is None else run.loggers(),
             callbacks=[*([run.checkpoints()] if run else []), *([_Bar(leave=True)] if progress else [])],
             enable_progress_bar=progress,
@@ -122,21 +122,23 @@ def fit(
         history.last, history.best = run.last, run.best if run.best.exists() else run.last
         if keep == "best":
             training.load_state_dict(torch.load(run.best, weights_only=True)["state_dict"])
-    if draws(net):
-        settle(net, train, batch_size=batch_size, device=machine.device, progress="settling" if progress else None)
+    if has_drawn_masks(net):
+        recalibrate_batch_norm(
+            net, train, batch_size=batch_size, device=hardware.device, progress="settling" if progress else None
+        )
     net.eval()
     return history
 
 
-class GatedTraining(L.LightningModule):
+class GatedLightningModule(L.LightningModule):
     """The training of a gated network, for your own `lightning.Trainer`."""
 
     def __init__(
         self,
         net: GatedNetwork,
         objective: Objective,
-        optimizer: Adam,
-        machine: Machine,
+        optimizer: OptimizerConfig,
+        hardware: Hardware,
         train: Data,
         val: Data | None,
         *,
@@ -148,17 +150,19 @@ class GatedTraining(L.LightningModule):
         self.net = net
         self.objective = objective
         self.optimizer = optimizer
-        self.machine = machine
+        self.hardware = hardware
         self.data = {"train": train, "val": val}
         self.batch_size, self.epochs, self.seed = batch_size, epochs, seed
         self.history = History()
-        self.meters = nn.ModuleDict({"train_": Meters(net), "val_": Meters(net)})  # "train" is a method's name
-        self.run: RunFolder | None = None
+        self.meters = nn.ModuleDict(
+            {"train_": EpochMetrics(net), "val_": EpochMetrics(net)}
+        )  # "train" is a method's name
+        self.run: RunDirectory | None = None
         self._suspects: set[str] = set()
 
     def prepare(self) -> None:
         """Lay the weights out as this machine likes them."""
-        if self.machine.bfloat16() and len(self.net.plan.example_shape) == 3:
+        if self.hardware.bfloat16() and len(self.net.plan.example_shape) == 3:
             self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def settings(self) -> dict[str, Any]:
@@ -170,7 +174,7 @@ class GatedTraining(L.LightningModule):
             "data": {part: fingerprint(data) for part, data in self.data.items() if data is not None},
             "objective": asdict(self.objective),
             "optimizer": asdict(self.optimizer),
-            "bfloat16": self.machine.bfloat16(),
+            "bfloat16": self.hardware.bfloat16(),
             "batch_size": self.batch_size,
             "epochs": self.epochs,
             "seed": self.seed,
@@ -190,7 +194,7 @@ class GatedTraining(L.LightningModule):
             self.data[part],  # type: ignore[arg-type]
             batch_size=self.batch_size,
             shuffle=training,
-            workers=self.machine.workers,
+            workers=self.hardware.workers,
         )
         rank, world = self.global_rank, self.trainer.world_size
         return reproducible(source, self.seed, rank=rank, world=world, training=training)
@@ -213,7 +217,7 @@ class GatedTraining(L.LightningModule):
 
     def _step(self, part: str, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         x, y = pair_of(batch)
-        if x.ndim == 4 and self.machine.bfloat16():
+        if x.ndim == 4 and self.hardware.bfloat16():
             x = x.to(memory_format=torch.channels_last)
         bad = not_finite(x)  # before the network sees it: its running means would be spoilt for ever
         if bad:

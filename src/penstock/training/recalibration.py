@@ -16,13 +16,13 @@ from penstock.gating.mode import mode
 from penstock.gating.network import GatedNetwork
 
 
-def draws(net: GatedNetwork) -> bool:
+def has_drawn_masks(net: GatedNetwork) -> bool:
     """Say whether a mask of the network was drawn while training."""
     return any(layer.compression is not None and layer.compression.binarised == Drawn() for layer in net.layers)
 
 
 @torch.no_grad()
-def settle(
+def recalibrate_batch_norm(
     net: GatedNetwork, data: Data, *, batch_size: int, device: torch.device, progress: str | None = None
 ) -> None:
     """Take the statistics of all batch norms that learn them from the data, as it looks in deployment.

@@ -20,7 +20,7 @@ from penstock.runtime.files import make_folder, write_atomically
 
 
 @dataclass(frozen=True)
-class RunFolder:
+class RunDirectory:
     """A folder that belongs to one run."""
 
     folder: Path
@@ -85,7 +85,7 @@ class RunFolder:
 
 
 @contextmanager
-def refusals(run: RunFolder | None) -> Iterator[None]:
+def refusals(run: RunDirectory | None) -> Iterator[None]:
     """Turn what can go wrong with a folder, and Lightning's way to be interrupted, into what a caller expects."""
     try:
         yield

@@ -33,7 +33,7 @@ def spoken(clip: Clip, *, gain_db: float = 0.0, speed: float = 1.0) -> tuple[Flo
     return faster, round(clip.begin / speed), min(len(faster), round(clip.end / speed))
 
 
-def stretch(noise: Samples, length: int, rng: np.random.Generator) -> Floats:
+def noise_excerpt(noise: Samples, length: int, rng: np.random.Generator) -> Floats:
     """Return so much of a noise, from a random place on, and over again where it is too short; as loud as it is."""
     start = int(rng.integers(max(1, len(noise) - length + 1)))
     piece = noise[start : start + length]
@@ -42,7 +42,7 @@ def stretch(noise: Samples, length: int, rng: np.random.Generator) -> Floats:
     return piece.astype(np.float32) / np.float32(FULL_SCALE)
 
 
-def at_level(samples: Floats, level: float) -> Floats:
+def scale_to_rms(samples: Floats, level: float) -> Floats:
     """Return samples whose root mean square is ``level``; silence stays silence.
 
     >>> at_level(np.array([1.0, -1.0], np.float32), 0.5).tolist()
@@ -52,6 +52,6 @@ def at_level(samples: Floats, level: float) -> Floats:
     return samples * np.float32(level / now) if now > 0 else samples
 
 
-def below(level: float, db: float) -> float:
+def db_below(level: float, db: float) -> float:
     """Return the level that lies so many decibels below."""
     return float(level * 10 ** (-db / 20))

@@ -19,14 +19,14 @@ from penstock.datasets.sounds import RATE_HZ
 from penstock.errors import DataError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
-from penstock.runtime.pipeline import Chain
+from penstock.runtime.pipeline import Pipeline
 from penstock.runtime.streaming.detector import Event
 from penstock.runtime.streaming.frontend import Sensor
-from penstock.runtime.streaming.listener import Counts, Listener, hearing_of
-from penstock.wakeword.clips import Material
-from penstock.wakeword.metrics import Judgement, judge
-from penstock.wakeword.streams import Composed, Recipe, compose, mlperf_tiny
-from penstock.wakeword.thresholds import Point, Trial, det, trial
+from penstock.runtime.streaming.listener import Counts, Listener, stream_config_of
+from penstock.wakeword.clips import ClipSet
+from penstock.wakeword.metrics import DetectionMetrics, score_detections
+from penstock.wakeword.streams import StreamSpec, SyntheticStream, mlperf_tiny, synthesize_stream
+from penstock.wakeword.thresholds import OperatingPoint, ScoredStream, det, scored_stream
 
 BLOCK = 1600
 """Samples at a time: 100 ms, as a microphone gives them."""
@@ -44,7 +44,7 @@ SITUATIONS: Mapping[str, Mapping[str, float]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Audition:
+class StreamRun:
     """What a bundle heard of a stream.
 
     Attributes:
@@ -55,7 +55,7 @@ class Audition:
     """
 
     manifest: Manifest
-    stream: Composed
+    stream: SyntheticStream
     times_s: npt.NDArray[np.float64]
     scores: npt.NDArray[np.float64]
     stopped_at: npt.NDArray[np.int64]
@@ -64,25 +64,27 @@ class Audition:
     seconds: float
 
     @property
-    def judgement(self) -> Judgement:
+    def metrics(self) -> DetectionMetrics:
         """What its events are worth, at the threshold of the bundle."""
-        return judge([event.heard_s for event in self.events], self.stream.truths, duration_s=self.stream.seconds)
+        return score_detections(
+            [event.heard_s for event in self.events], self.stream.truths, duration_s=self.stream.seconds
+        )
 
     @property
     def stopped_early(self) -> float:
         """The share of the windows that the first stage saw which never reached the last one."""
         return 1 - self.counts.reached[-1] / max(1, self.counts.reached[0])
 
-    def trial(self) -> Trial:
+    def scored_stream(self) -> ScoredStream:
         """Return it as other thresholds are tried on it."""
-        decision = hearing_of(self.manifest).decision
-        return trial(self.times_s, self.scores, decision, self.stream.truths, self.stream.seconds)
+        detector = stream_config_of(self.manifest).detector
+        return scored_stream(self.times_s, self.scores, detector, self.stream.truths, self.stream.seconds)
 
 
-def hear(bundle: Bundle, stream: Composed, *, chain: Chain | None = None) -> Audition:
+def hear(bundle: Bundle, stream: SyntheticStream, *, chain: Pipeline | None = None) -> StreamRun:
     """Let a bundle listen to a stream, block by block, on one thread; of several words the first is judged."""
     listener = Listener(bundle, chain=chain)
-    word = bundle.manifest.labels[listener.hearing.words[0]]
+    word = bundle.manifest.labels[listener.stream_config.words[0]]
     times: list[float] = []
     scores: list[float] = []
     stopped: list[int] = []
@@ -95,7 +97,7 @@ def hear(bundle: Bundle, stream: Composed, *, chain: Chain | None = None) -> Aud
             stopped.append(heard.stopped_at)
             events += [event for event in heard.events if event.label == word and not event.over]
     seconds = time.perf_counter() - began
-    return Audition(
+    return StreamRun(
         bundle.manifest,
         stream,
         np.array(times),
@@ -108,7 +110,7 @@ def hear(bundle: Bundle, stream: Composed, *, chain: Chain | None = None) -> Aud
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class StreamCost:
     """What a second of sound costs.
 
     Attributes:
@@ -124,9 +126,11 @@ class Upkeep:
     reached: tuple[float, ...]
 
 
-def upkeep(bundles: Mapping[str, Bundle], streams: Sequence[Composed], *, repeats: int = 3) -> dict[str, Upkeep]:
+def measure_cost(
+    bundles: Mapping[str, Bundle], streams: Sequence[SyntheticStream], *, repeats: int = 3
+) -> dict[str, StreamCost]:
     """Measure what listening costs: all bundles on the same streams, in turns, and of the times the best."""
-    best: dict[str, Upkeep] = {}
+    best: dict[str, StreamCost] = {}
     for _ in range(repeats):
         for name, bundle in bundles.items():
             heard = [hear(bundle, stream) for stream in streams]
@@ -136,17 +140,17 @@ def upkeep(bundles: Mapping[str, Bundle], streams: Sequence[Composed], *, repeat
     return best
 
 
-def situations(of: Material, word: str, *, seconds: float, seed: int) -> Iterator[tuple[str, Composed]]:
+def situations(of: ClipSet, word: str, *, seconds: float, seed: int) -> Iterator[tuple[str, SyntheticStream]]:
     """Compose a stream of each situation."""
     for number, (name, shares) in enumerate(SITUATIONS.items()):
         times = round(seconds / 5) if name == "keyword" else 0
-        yield name, compose(Recipe(seconds, word, times, shares=shares), of, seed + number)
+        yield name, synthesize_stream(StreamSpec(seconds, word, times, shares=shares), of, seed + number)
 
 
-def _upkeep(manifest: Manifest, heard: Sequence[Audition]) -> Upkeep:
+def _upkeep(manifest: Manifest, heard: Sequence[StreamRun]) -> StreamCost:
     seconds = sum(one.stream.seconds for one in heard)
     windows = sum(one.counts.windows for one in heard)
-    return Upkeep(
+    return StreamCost(
         macs=sum(one.counts.macs(manifest) for one in heard) / seconds,
         ms=1000 * sum(one.seconds for one in heard) / seconds,
         crossed_bytes=sum(one.counts.crossed_bytes(manifest) for one in heard) / seconds,
@@ -155,7 +159,7 @@ def _upkeep(manifest: Manifest, heard: Sequence[Audition]) -> Upkeep:
 
 
 @dataclass(frozen=True, eq=False)
-class Examination:
+class BenchmarkResult:
     """All that is known of a bundle after it was heard out.
 
     Attributes:
@@ -166,41 +170,39 @@ class Examination:
         upkeep: what a second costs in each situation.
     """
 
-    tiny: Audition
-    long: Audition
-    points: tuple[Point, ...]
+    tiny: StreamRun
+    long: StreamRun
+    points: tuple[OperatingPoint, ...]
     seconds: float
-    upkeep: Mapping[str, Upkeep]
+    measure_cost: Mapping[str, StreamCost]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
-            "threshold": hearing_of(self.long.manifest).decision.threshold,
-            "tiny": _plain(self.tiny.judgement),
+            "threshold": stream_config_of(self.long.manifest).detector.threshold,
+            "tiny": _plain(self.tiny.metrics),
             "long": {
-                **_plain(self.long.judgement),
+                **_plain(self.long.metrics),
                 "stopped_early": self.long.stopped_early,
                 "macs_per_s": self.long.counts.macs(self.long.manifest) / self.long.stream.seconds,
                 "crossed_bytes_per_s": self.long.counts.crossed_bytes(self.long.manifest) / self.long.stream.seconds,
                 "seconds_per_hour": self.seconds / self.long.stream.seconds * 3600,
             },
-            "points": [
-                [point.threshold, point.judgement.misses, point.judgement.false_alarms] for point in self.points
-            ],
-            "upkeep": {name: asdict(cost) for name, cost in self.upkeep.items()},
+            "points": [[point.threshold, point.metrics.misses, point.metrics.false_alarms] for point in self.points],
+            "upkeep": {name: asdict(cost) for name, cost in self.measure_cost.items()},
         }
 
 
-def examine(
+def run_benchmark(
     bundles: Mapping[str, Bundle],
-    of: Material,
+    of: ClipSet,
     word: str,
     *,
     hours: float = 4.0,
     seed: int = 0,
     repeats: int = 3,
     say: Callable[[str], None] = lambda text: None,
-) -> dict[str, Examination]:
+) -> dict[str, BenchmarkResult]:
     """Hear bundles out on the same streams, in turns.
 
     Args:
@@ -215,12 +217,12 @@ def examine(
     for name, bundle in bundles.items():
         _check_listens(name, bundle, word)
     times = len(of.words[word])
-    tiny = compose(replace(mlperf_tiny(word), times=min(50, times)), of, seed)
+    tiny = synthesize_stream(replace(mlperf_tiny(word), times=min(50, times)), of, seed)
     say(f"{tiny.seconds:,.0f} s as MLPerf Tiny has them")
     heard_tiny = {name: hear(bundle, tiny) for name, bundle in bundles.items()}
-    long = compose(Recipe(hours * 3600, word, times), of, seed + 1)
+    long = synthesize_stream(StreamSpec(hours * 3600, word, times), of, seed + 1)
     seconds = dict.fromkeys(bundles, math.inf)
-    heard_long: dict[str, Audition] = {}
+    heard_long: dict[str, StreamRun] = {}
     for number in range(repeats):
         say(f"{hours:g} h of other words, noise and silence, {number + 1} of {repeats} times")
         for name, bundle in bundles.items():
@@ -228,14 +230,14 @@ def examine(
             seconds[name] = min(seconds[name], heard_long[name].seconds)
     say("what a second costs")
     costs = {
-        name: upkeep(bundles, [stream], repeats=repeats)
+        name: measure_cost(bundles, [stream], repeats=repeats)
         for name, stream in situations(of, word, seconds=120.0, seed=seed + 2)
     }
     return {
-        name: Examination(
+        name: BenchmarkResult(
             heard_tiny[name],
             heard_long[name],
-            tuple(det([heard_long[name].trial()], THRESHOLDS)),
+            tuple(det([heard_long[name].scored_stream()], THRESHOLDS)),
             seconds[name],
             {situation: found[name] for situation, found in costs.items()},
         )
@@ -244,17 +246,21 @@ def examine(
 
 
 def _check_listens(name: str, bundle: Bundle, word: str) -> None:
-    hearing = hearing_of(bundle.manifest)
-    listens_for = bundle.manifest.labels[hearing.words[0]]
-    if isinstance(hearing.sense, Sensor) or hearing.sense.rate_hz != RATE_HZ or listens_for != word:
-        what = "a sensor" if isinstance(hearing.sense, Sensor) else f"sound at {hearing.sense.rate_hz} Hz"
+    stream_config = stream_config_of(bundle.manifest)
+    listens_for = bundle.manifest.labels[stream_config.words[0]]
+    if isinstance(stream_config.frontend, Sensor) or stream_config.frontend.rate_hz != RATE_HZ or listens_for != word:
+        what = (
+            "a sensor"
+            if isinstance(stream_config.frontend, Sensor)
+            else f"sound at {stream_config.frontend.rate_hz} Hz"
+        )
         raise DataError(
             f"{name} listens for '{listens_for}' in {what}, and the streams have '{word}' in sound at {RATE_HZ} Hz: "
             "judge bundles of one word, and of this rate."
         )
 
 
-def _plain(judged: Judgement) -> dict[str, Any]:
+def _plain(judged: DetectionMetrics) -> dict[str, Any]:
     plain = asdict(judged)
     del plain["latencies_s"]
     heard = judged.hits > 0

@@ -48,7 +48,7 @@ class Clip:
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class ClipSet:
     """The sounds of one part.
 
     Attributes:
@@ -64,7 +64,7 @@ class Material:
         return sorted(set(self.words) - {word})
 
 
-def material(folder: str | Path, word: str, *, subset: bool = False) -> dict[str, Material]:
+def load_clip_sets(folder: str | Path, word: str, *, subset: bool = False) -> dict[str, ClipSet]:
     """Read the sounds of a folder, for a word that is to be heard.
 
     Args:
@@ -94,11 +94,11 @@ def heard(samples: Samples) -> Clip:
     return Clip(samples, begin, end, float(np.sqrt(power[loud].mean())))
 
 
-def _of_speech_commands(root: Path, word: str, subset: bool) -> dict[str, Material]:
+def _of_speech_commands(root: Path, word: str, subset: bool) -> dict[str, ClipSet]:
     with opened(root, (word,), subset=subset) as (clips, noises, read, _):
         recordings = [read(name) for name in noises]
         return {
-            part: Material(
+            part: ClipSet(
                 {name: [heard(read(clip)) for clip in tracked(inside, f"reading {name}")] for name, inside in some},
                 _noises(recordings, part),
             )
@@ -107,7 +107,7 @@ def _of_speech_commands(root: Path, word: str, subset: bool) -> dict[str, Materi
         }
 
 
-def _of_folder(root: Path, word: str) -> dict[str, Material]:
+def _of_folder(root: Path, word: str) -> dict[str, ClipSet]:
     parts = parts_in(root, CLIPS, HoldOut())
     known = sorted(parts["train"])
     if word not in known:
@@ -115,7 +115,7 @@ def _of_folder(root: Path, word: str) -> dict[str, Material]:
     folder = root / NOISE_FOLDER
     recordings = [read_clip(file) for file in sorted(folder.glob("*")) if file.suffix in SUFFIXES]
     return {
-        part: Material(
+        part: ClipSet(
             {
                 name: [heard(read_clip(file)) for file in tracked(inside, f"reading {name}")]
                 for name, inside in files.items()

@@ -1,6 +1,6 @@
 """Judge a stream by its events, as people judge a wake word: words missed, false alarms an hour, how late.
 
-All is counted from times alone: those of the alarms, and where the word was really spoken (`Spoken`).
+All is counted from times alone: those of the alarms, and where the word was really spoken (`Utterance`).
 
 - An alarm hits a word from its beginning to ``slack_s`` after its end. Alarms and words are paired one to one, and so
   that as many words as possible are hit. An alarm without a word is false. So is a second alarm for a word that is hit
@@ -36,7 +36,7 @@ Times: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)
-class Spoken:
+class Utterance:
     """Where the word is in a stream."""
 
     begin_s: float
@@ -51,7 +51,7 @@ class Spoken:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class DetectionMetrics:
     """What was heard of a stream, or of several: judgements add up.
 
     Attributes:
@@ -79,8 +79,8 @@ class Judgement:
                 "has one latency."
             )
 
-    def __add__(self, other: Judgement) -> Judgement:
-        return Judgement(
+    def __add__(self, other: DetectionMetrics) -> DetectionMetrics:
+        return DetectionMetrics(
             hits=self.hits + other.hits,
             misses=self.misses + other.misses,
             false_alarms=self.false_alarms + other.false_alarms,
@@ -140,7 +140,9 @@ class Judgement:
         return _most(self.false_alarms, _tail(confidence)) / self.hours
 
 
-def judge(alarms_s: Times, truths: Sequence[Spoken], *, duration_s: float, slack_s: float = SLACK_S) -> Judgement:
+def score_detections(
+    alarms_s: Times, truths: Sequence[Utterance], *, duration_s: float, slack_s: float = SLACK_S
+) -> DetectionMetrics:
     """Count hits, misses and false alarms of one stream.
 
     Args:
@@ -162,7 +164,7 @@ def judge(alarms_s: Times, truths: Sequence[Spoken], *, duration_s: float, slack
         )
     alarms = _alarms(alarms_s, duration_s)
     found = pair(alarms, truths, slack_s=slack_s)
-    return Judgement(
+    return DetectionMetrics(
         hits=len(found),
         misses=len(truths) - len(found),
         false_alarms=len(alarms) - len(found),
@@ -171,7 +173,7 @@ def judge(alarms_s: Times, truths: Sequence[Spoken], *, duration_s: float, slack
     )
 
 
-def pair(alarms_s: Times, truths: Sequence[Spoken], *, slack_s: float = SLACK_S) -> list[tuple[int, int]]:
+def pair(alarms_s: Times, truths: Sequence[Utterance], *, slack_s: float = SLACK_S) -> list[tuple[int, int]]:
     """Pair alarms with words that they hit, as many as possible; return the places of both, by the alarm's time.
 
     Each alarm in order of time takes that open word which closes first. No pairing has more: in any best one, an alarm

@@ -16,9 +16,9 @@ from rich.table import Table
 from penstock.errors import DataError
 from penstock.evaluation.plots import NEGATIVE, NEUTRAL, POSITIVE, write_figure
 from penstock.evaluation.tables import percent, table_of
-from penstock.wakeword.benchmark import Upkeep
-from penstock.wakeword.metrics import CONFIDENCE, SLACK_S, Judgement, Spoken, pair
-from penstock.wakeword.thresholds import Point
+from penstock.wakeword.benchmark import StreamCost
+from penstock.wakeword.metrics import CONFIDENCE, SLACK_S, DetectionMetrics, Utterance, pair
+from penstock.wakeword.thresholds import OperatingPoint
 
 COLORS = (POSITIVE, NEGATIVE, "#2a8f5b", "#7b4fa3")
 HIT, FALSE = "#2a8f5b", "#c22f2f"
@@ -35,7 +35,7 @@ LEAST_SHOWN = 0.1
 
 
 def listening_table(
-    judgements: Mapping[str, Judgement], *, title: str = "Heard in streams", confidence: float = CONFIDENCE
+    judgements: Mapping[str, DetectionMetrics], *, title: str = "Heard in streams", confidence: float = CONFIDENCE
 ) -> Table:
     """Return a row for each judgement, by its name: misses, false alarms and latency, with exact intervals."""
     table = table_of("stream", ">missed", ">rate", ">false", ">an hour", ">hours", ">late (s)", title=title)
@@ -43,15 +43,15 @@ def listening_table(
     short = max(map(len, judgements), default=0) <= SHORT
     for number, column in enumerate(table.columns):  # where it is narrow, long names wrap, or else what has two numbers
         column.no_wrap = number not in (2, 4, 6) if short else number > 0
-    for name, judgement in judgements.items():
+    for name, metrics in judgements.items():
         table.add_row(
             name,
-            f"{judgement.misses:,} of {judgement.spoken:,}" if judgement.spoken else NOTHING,
-            _miss_rate(judgement, confidence),
-            f"{judgement.false_alarms:,}",
-            _false_alarm_rate(judgement, confidence),
-            rate(judgement.hours),
-            f"{judgement.median_latency_s:.2f}, {judgement.p95_latency_s:.2f}" if judgement.hits else NOTHING,
+            f"{metrics.misses:,} of {metrics.spoken:,}" if metrics.spoken else NOTHING,
+            _miss_rate(metrics, confidence),
+            f"{metrics.false_alarms:,}",
+            _false_alarm_rate(metrics, confidence),
+            rate(metrics.hours),
+            f"{metrics.median_latency_s:.2f}, {metrics.p95_latency_s:.2f}" if metrics.hits else NOTHING,
         )
     table.caption = f"rate, an hour: of misses, of false alarms, and their exact {100 * confidence:g} % intervals\n"
     table.caption += "late: from the word's end to the alarm; median and 95th percentile of the hits"
@@ -60,10 +60,10 @@ def listening_table(
 
 
 def det_plot(
-    curves: Mapping[str, Sequence[Point]],
+    curves: Mapping[str, Sequence[OperatingPoint]],
     path: Path,
     *,
-    chosen: Mapping[str, Point] | None = None,
+    chosen: Mapping[str, OperatingPoint] | None = None,
     per_hour: float | None = None,
 ) -> Path:
     """Draw misses against false alarms an hour, and write the picture; the arguments are those of `det_figure`."""
@@ -74,7 +74,7 @@ def trace_plot(
     times_s: npt.NDArray[np.floating],
     smoothed: npt.NDArray[np.floating],
     threshold: float,
-    truths: Sequence[Spoken],
+    truths: Sequence[Utterance],
     alarms: Sequence[float],
     path: Path,
     gates: Mapping[str, npt.NDArray[np.bool_]] | None = None,
@@ -90,9 +90,9 @@ def trace_plot(
 
 
 def det_figure(
-    curves: Mapping[str, Sequence[Point]],
+    curves: Mapping[str, Sequence[OperatingPoint]],
     *,
-    chosen: Mapping[str, Point] | None = None,
+    chosen: Mapping[str, OperatingPoint] | None = None,
     per_hour: float | None = None,
 ) -> Figure:
     """Draw misses against false alarms an hour: a dot a threshold, and as a line the best that can be had.
@@ -113,7 +113,7 @@ def det_figure(
         color, label = COLORS[i % len(COLORS)], name
         if name in chosen:
             _mark(axes, chosen[name], color, size=max(12 - 3 * i, 6))  # where two coincide, both are seen
-            label += f": {_said(chosen[name].judgement)}"
+            label += f": {_said(chosen[name].metrics)}"
         _dots(axes, points, color)
         axes.step(*_best(points), where="post", color=color, linewidth=max(2.8 - 0.8 * i, 1.2), label=label)
     if chosen:
@@ -133,7 +133,7 @@ def trace_figure(
     smoothed: npt.NDArray[np.floating],
     threshold: float,
     *,
-    truths: Sequence[Spoken],
+    truths: Sequence[Utterance],
     alarms: Sequence[float],
     gates: Mapping[str, npt.NDArray[np.bool_]] | None = None,
     span_s: tuple[float, float] | None = None,
@@ -188,39 +188,39 @@ def rate(value: float) -> str:
     return f"{value:,.2f}" if value < 9.995 else f"{value:,.1f}" if value < 99.95 else f"{value:,.0f}"
 
 
-def _miss_rate(judgement: Judgement, confidence: float) -> str:
-    if not judgement.spoken:
+def _miss_rate(metrics: DetectionMetrics, confidence: float) -> str:
+    if not metrics.spoken:
         return NOTHING
-    low, high = judgement.miss_interval(confidence)
-    return f"{100 * judgement.miss_rate:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
+    low, high = metrics.miss_interval(confidence)
+    return f"{100 * metrics.miss_rate:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
 
 
-def _false_alarm_rate(judgement: Judgement, confidence: float) -> str:
-    low, high = judgement.false_alarm_interval(confidence)
-    return f"{rate(judgement.false_alarms_per_hour)} ({rate(low)}–{rate(high)})"
+def _false_alarm_rate(metrics: DetectionMetrics, confidence: float) -> str:
+    low, high = metrics.false_alarm_interval(confidence)
+    return f"{rate(metrics.false_alarms_per_hour)} ({rate(low)}–{rate(high)})"
 
 
-def _said(judgement: Judgement) -> str:
-    return f"{100 * judgement.miss_rate:.1f} % missed, {rate(judgement.false_alarms_per_hour)} an hour"
+def _said(metrics: DetectionMetrics) -> str:
+    return f"{100 * metrics.miss_rate:.1f} % missed, {rate(metrics.false_alarms_per_hour)} an hour"
 
 
-def _place(judgement: Judgement) -> float:
+def _place(metrics: DetectionMetrics) -> float:
     """Return where false alarms an hour stand on a logarithmic axis."""
-    return max(judgement.false_alarms, 0.5) / judgement.hours
+    return max(metrics.false_alarms, 0.5) / metrics.hours
 
 
-def _dots(axes: Axes, points: Sequence[Point], color: str) -> None:
+def _dots(axes: Axes, points: Sequence[OperatingPoint], color: str) -> None:
     for none in (True, False):
-        seen = [point.judgement for point in points if (point.judgement.false_alarms == 0) == none]
-        places = {(_place(judgement), judgement.miss_rate) for judgement in seen}
+        seen = [point.metrics for point in points if (point.metrics.false_alarms == 0) == none]
+        places = {(_place(metrics), metrics.miss_rate) for metrics in seen}
         face = "white" if none else color
         axes.plot(*_columns(places), "o", color=color, markerfacecolor=face, markersize=4, alpha=0.6, zorder=2)
 
 
-def _best(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+def _best(points: Sequence[OperatingPoint]) -> tuple[list[float], list[float]]:
     """Return the corners of the line: the fewest misses at no more than so many false alarms."""
     corners: list[tuple[float, float]] = []
-    for place, missed in sorted((_place(point.judgement), point.judgement.miss_rate) for point in points):
+    for place, missed in sorted((_place(point.metrics), point.metrics.miss_rate) for point in points):
         if not corners or missed < corners[-1][1]:
             corners.append((place, missed))
     return _columns([*corners, (FAR, corners[-1][1])])
@@ -230,19 +230,22 @@ def _columns(pairs: Sequence[tuple[float, float]] | set[tuple[float, float]]) ->
     return [x for x, _ in pairs], [y for _, y in pairs]
 
 
-def _mark(axes: Axes, point: Point, color: str, size: float) -> None:
+def _mark(axes: Axes, point: OperatingPoint, color: str, size: float) -> None:
     look: dict[str, Any] = {"markerfacecolor": color, "markeredgecolor": "black"}
-    if point.judgement.false_alarms == 0:
+    if point.metrics.false_alarms == 0:
         look = {"markerfacecolor": "white", "markeredgecolor": color, "markeredgewidth": 2}
-    axes.plot(_place(point.judgement), point.judgement.miss_rate, "D", markersize=size, clip_on=False, zorder=4, **look)
+    axes.plot(_place(point.metrics), point.metrics.miss_rate, "D", markersize=size, clip_on=False, zorder=4, **look)
 
 
 def _limits(
-    axes: Axes, curves: Mapping[str, Sequence[Point]], chosen: Mapping[str, Point], per_hour: float | None
+    axes: Axes,
+    curves: Mapping[str, Sequence[OperatingPoint]],
+    chosen: Mapping[str, OperatingPoint],
+    per_hour: float | None,
 ) -> None:
     """Show from the first to the last step of the lines; of the misses, what is near the chosen points."""
     corners = [_best(points) for points in curves.values()]
-    marked = [point.judgement for point in chosen.values()]
+    marked = [point.metrics for point in chosen.values()]
     places = [x for xs, _ in corners for x in xs[:-1]] + [_place(one) for one in marked]
     places += [] if per_hour is None else [per_hour]
     axes.set_xscale("log")
@@ -258,7 +261,7 @@ def _limits(
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
 
 
-def _words_and_alarms(axes: Axes, truths: Sequence[Spoken], alarms: Sequence[float], slack_s: float) -> None:
+def _words_and_alarms(axes: Axes, truths: Sequence[Utterance], alarms: Sequence[float], slack_s: float) -> None:
     """Shade words, and mark alarms at the top; green where they found each other, red where not."""
     pairs = pair(alarms, truths, slack_s=slack_s)
     heard, right = {truth for _, truth in pairs}, {alarm for alarm, _ in pairs}
@@ -308,7 +311,7 @@ def _check_trace(
             )
 
 
-def upkeep_table(costs: Mapping[str, Mapping[str, Upkeep]]) -> Table:
+def upkeep_table(costs: Mapping[str, Mapping[str, StreamCost]]) -> Table:
     """Return what a second of sound costs each bundle, in each situation."""
     title = "What a second of sound costs"
     table = table_of("bundle", "sound", ">million MACs", ">ms", ">bytes crossed", "windows at each stage", title=title)

@@ -12,18 +12,18 @@ import torch
 
 from penstock.gating.layers import Gate
 from penstock.gating.network import GatedNetwork
-from penstock.runtime.streaming.config import Hearing
-from penstock.runtime.streaming.detector import LIMIT, Decision, log_odds
+from penstock.runtime.streaming.config import StreamConfig
+from penstock.runtime.streaming.detector import LIMIT, DetectorConfig, log_odds
 from penstock.runtime.streaming.features import LogMel, features
-from penstock.wakeword.metrics import Spoken
-from penstock.wakeword.streams import Composed
-from penstock.wakeword.thresholds import Trial, trial
+from penstock.wakeword.metrics import Utterance
+from penstock.wakeword.streams import SyntheticStream
+from penstock.wakeword.thresholds import ScoredStream, scored_stream
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class StreamScores:
     """What a network says of each window of a stream; the stream itself, a hundred times as large, is let go.
 
     Attributes:
@@ -34,20 +34,20 @@ class Trace:
         stopped_at: by which gate; -1 by none.
     """
 
-    truths: tuple[Spoken, ...]
+    truths: tuple[Utterance, ...]
     seconds: float
     times_s: npt.NDArray[np.float64]
     scores: npt.NDArray[np.float64]
     stopped_at: npt.NDArray[np.int64]
 
-    def trial(self, decision: Decision) -> Trial:
+    def scored_stream(self, detector: DetectorConfig) -> ScoredStream:
         """Return it as thresholds are tried on it."""
-        return trial(self.times_s, self.scores, decision, self.truths, self.seconds)
+        return scored_stream(self.times_s, self.scores, detector, self.truths, self.seconds)
 
 
-def trace(net: GatedNetwork, hearing: Hearing, stream: Composed) -> Trace:
+def trace(net: GatedNetwork, stream_config: StreamConfig, stream: SyntheticStream) -> StreamScores:
     """Judge all windows of a stream."""
-    x, times_s = stream_windows(hearing, stream.samples)
+    x, times_s = stream_windows(stream_config, stream.samples)
     logits, gates = run(net, x)
     stopped = np.full(len(x), -1)
     for number, threshold in reversed(list(enumerate(net.thresholds))):
@@ -55,17 +55,17 @@ def trace(net: GatedNetwork, hearing: Hearing, stream: Composed) -> Trace:
         if threshold is not None and said is not None:
             stopped[said < threshold] = number
     scores = np.where(stopped < 0, log_odds(logits, 1), -LIMIT)
-    return Trace(stream.truths, stream.seconds, times_s, scores, stopped)
+    return StreamScores(stream.truths, stream.seconds, times_s, scores, stopped)
 
 
-def stream_windows(hearing: Hearing, samples: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.float64]]:
+def stream_windows(stream_config: StreamConfig, samples: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.float64]]:
     """Return all windows of a stream, (windows, values, frames), a view; and the end of each."""
-    sense = hearing.sense
-    assert isinstance(sense, LogMel)
-    frames = hearing.standardised(features(samples, sense).T)
-    x = np.lib.stride_tricks.sliding_window_view(frames, hearing.frames, axis=0)[:: hearing.hop]
-    ends = sense.samples(hearing.frames) + np.arange(len(x)) * hearing.hop * sense.hop
-    return x, ends / sense.rate_hz
+    frontend = stream_config.frontend
+    assert isinstance(frontend, LogMel)
+    frames = stream_config.standardised(features(samples, frontend).T)
+    x = np.lib.stride_tricks.sliding_window_view(frames, stream_config.frames, axis=0)[:: stream_config.hop]
+    ends = frontend.samples(stream_config.frames) + np.arange(len(x)) * stream_config.hop * frontend.hop
+    return x, ends / frontend.rate_hz
 
 
 @torch.no_grad()
@@ -83,10 +83,10 @@ def run(net: GatedNetwork, x: Floats, block: int = 512) -> tuple[Floats, list[Fl
 
 
 def _passes(gate: Gate | None, said: torch.Tensor | None) -> Floats | None:
-    return None if gate is None or said is None else gate.pass_logit(said).float().numpy()
+    return None if gate is None or said is None else gate.gate_logit(said).float().numpy()
 
 
-def reached(traces: Sequence[Trace], stages: int) -> tuple[float, ...]:
+def reached(traces: Sequence[StreamScores], stages: int) -> tuple[float, ...]:
     """Return the share of the windows that reach each stage."""
     stopped = np.concatenate([one.stopped_at for one in traces])
     return tuple(float(np.mean((stopped < 0) | (stopped >= number))) for number in range(stages))

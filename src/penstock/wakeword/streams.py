@@ -3,7 +3,7 @@
 A stream is a row of scenes: silence, noise alone, or speech in noise. In a scene of speech, words follow each other
 with gaps between them, and a bed of noise lies below them. The word that is listened for is said so many times, spread
 over the scenes of speech; each clip of it is used once before any is used again. First the whole stream is written
-down (`written`), then it is mixed.
+down (`plan_scenes`), then it is mixed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from penstock.datasets.sounds import RATE_HZ, Samples
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import FULL_SCALE
-from penstock.wakeword.augmentation import add, at_level, below, spoken, stretch
-from penstock.wakeword.clips import Clip, Material
-from penstock.wakeword.metrics import Spoken
+from penstock.wakeword.augmentation import add, db_below, noise_excerpt, scale_to_rms, spoken
+from penstock.wakeword.clips import Clip, ClipSet
+from penstock.wakeword.metrics import Utterance
 
 KINDS = ("silence", "noise", "speech")
 """Of scenes. Silence is what a quiet room leaves: noise far below speech."""
@@ -33,7 +33,7 @@ MOST_LEVELLED_DB = 30.0
 
 
 @dataclass(frozen=True)
-class Recipe:
+class StreamSpec:
     """What a stream is made of.
 
     Attributes:
@@ -69,13 +69,13 @@ class Recipe:
             raise DataError(f"'{self.word}' is to be said {self.times} times, and there is no scene of speech.")
 
 
-def mlperf_tiny(word: str = "marvin") -> Recipe:
+def mlperf_tiny(word: str = "marvin") -> StreamSpec:
     """Return a stream as MLPerf Tiny's streaming wake word has it: 1,200 s of speech and noise, 50 times the word."""
-    return Recipe(1200.0, word, 50, shares={"speech": 0.8, "noise": 0.2})
+    return StreamSpec(1200.0, word, 50, shares={"speech": 0.8, "noise": 0.2})
 
 
 @dataclass(frozen=True, eq=False)
-class Composed:
+class SyntheticStream:
     """A stream, and what is in it.
 
     Attributes:
@@ -85,7 +85,7 @@ class Composed:
     """
 
     samples: Samples
-    truths: tuple[Spoken, ...]
+    truths: tuple[Utterance, ...]
     scenes: tuple[tuple[str, float, float], ...]
 
     @property
@@ -103,7 +103,7 @@ class Scene:
     placed: tuple[tuple[Clip, int, bool], ...] = ()  # the clip, where, and whether it is the word
 
 
-def compose(recipe: Recipe, of: Material, seed: int) -> Composed:
+def synthesize_stream(spec: StreamSpec, of: ClipSet, seed: int) -> SyntheticStream:
     """Compose a stream.
 
     Raises:
@@ -111,31 +111,31 @@ def compose(recipe: Recipe, of: Material, seed: int) -> Composed:
     """
     rng = np.random.default_rng(seed)
     mixed, truths, scenes, at = [], [], [], 0
-    for scene in written(recipe, of, rng):
-        sound, said = _mix(scene, recipe, of, rng)
-        truths += [Spoken((at + begin) / RATE_HZ, (at + end) / RATE_HZ) for begin, end in said]
+    for scene in plan_scenes(spec, of, rng):
+        sound, said = _mix(scene, spec, of, rng)
+        truths += [Utterance((at + begin) / RATE_HZ, (at + end) / RATE_HZ) for begin, end in said]
         scenes.append((scene.kind, at / RATE_HZ, (at + scene.length) / RATE_HZ))
         mixed.append((np.clip(sound, -1, 1) * (FULL_SCALE - 1)).astype(np.int16))
         at += scene.length
-    return Composed(np.concatenate(mixed), tuple(truths), tuple(scenes))
+    return SyntheticStream(np.concatenate(mixed), tuple(truths), tuple(scenes))
 
 
-def written(recipe: Recipe, of: Material, rng: np.random.Generator) -> list[Scene]:
+def plan_scenes(spec: StreamSpec, of: ClipSet, rng: np.random.Generator) -> list[Scene]:
     """Write a stream down: its scenes, and what is said in each."""
-    if recipe.times and not of.words.get(recipe.word):
-        raise DataError(f"there is no clip of '{recipe.word}' to compose a stream with.")
-    lengths = _lengths(recipe, rng)
+    if spec.times and not of.words.get(spec.word):
+        raise DataError(f"there is no clip of '{spec.word}' to compose a stream with.")
+    lengths = _lengths(spec, rng)
     longest = max((len(clip.samples) for clips in of.words.values() for clip in clips), default=0)
-    slots = [_slots(kind, length, max(RATE_HZ, longest), recipe, rng) for kind, length in lengths]
+    slots = [_slots(kind, length, max(RATE_HZ, longest), spec, rng) for kind, length in lengths]
     places = [(number, i) for number, some in enumerate(slots) for i in range(len(some))]
-    if recipe.times > len(places) // 2:
+    if spec.times > len(places) // 2:
         raise DataError(
-            f"'{recipe.word}' is to be said {recipe.times} times among as many other words, and the scenes of speech "
+            f"'{spec.word}' is to be said {spec.times} times among as many other words, and the scenes of speech "
             f"have room for {len(places)} words: make the stream longer."
         )
-    chosen = {places[i] for i in rng.permutation(len(places))[: recipe.times]}
-    word = _shuffled(of.words.get(recipe.word, ()), rng)
-    others = _shuffled([clip for name in of.without(recipe.word) for clip in of.words[name]], rng)
+    chosen = {places[i] for i in rng.permutation(len(places))[: spec.times]}
+    word = _shuffled(of.words.get(spec.word, ()), rng)
+    others = _shuffled([clip for name in of.without(spec.word) for clip in of.words[name]], rng)
     scenes = []
     for number, ((kind, length), some) in enumerate(zip(lengths, slots, strict=True)):
         placed = tuple(
@@ -145,33 +145,33 @@ def written(recipe: Recipe, of: Material, rng: np.random.Generator) -> list[Scen
     return scenes
 
 
-def _lengths(recipe: Recipe, rng: np.random.Generator) -> list[tuple[str, int]]:
+def _lengths(spec: StreamSpec, rng: np.random.Generator) -> list[tuple[str, int]]:
     """Return scenes of each kind that fill its share of the time, in random order."""
     scenes: list[tuple[str, int]] = []
     for kind in KINDS:
-        left = round(recipe.shares.get(kind, 0.0) * recipe.seconds * RATE_HZ)
+        left = round(spec.shares.get(kind, 0.0) * spec.seconds * RATE_HZ)
         while left > 0:
-            length = min(left, round(rng.uniform(*recipe.scene_s) * RATE_HZ))
-            if left - length < recipe.scene_s[0] * RATE_HZ:
+            length = min(left, round(rng.uniform(*spec.scene_s) * RATE_HZ))
+            if left - length < spec.scene_s[0] * RATE_HZ:
                 length = left
             scenes.append((kind, length))
             left -= length
     return [scenes[i] for i in rng.permutation(len(scenes))]
 
 
-def _slots(kind: str, length: int, room: int, recipe: Recipe, rng: np.random.Generator) -> list[int]:
+def _slots(kind: str, length: int, room: int, spec: StreamSpec, rng: np.random.Generator) -> list[int]:
     """Return where clips begin in a scene: room for the longest, and gaps."""
     slots: list[int] = []
-    at = round(rng.uniform(*recipe.gap_s) * RATE_HZ)
+    at = round(rng.uniform(*spec.gap_s) * RATE_HZ)
     while kind == "speech" and at + room <= length:
         slots.append(at)
-        at += room + round(rng.uniform(*recipe.gap_s) * RATE_HZ)
+        at += room + round(rng.uniform(*spec.gap_s) * RATE_HZ)
     return slots
 
 
-def _mix(scene: Scene, recipe: Recipe, of: Material, rng: np.random.Generator) -> tuple[Any, list[tuple[int, int]]]:
+def _mix(scene: Scene, spec: StreamSpec, of: ClipSet, rng: np.random.Generator) -> tuple[Any, list[tuple[int, int]]]:
     sound, said = np.zeros(scene.length, np.float32), []
-    gain_db = rng.uniform(*recipe.gain_db)
+    gain_db = rng.uniform(*spec.gain_db)
     level = SPEECH_LEVEL
     if scene.placed:
         level = float(np.median([clip.loudness for clip, _, _ in scene.placed])) * 10 ** (gain_db / 20)
@@ -180,10 +180,10 @@ def _mix(scene: Scene, recipe: Recipe, of: Material, rng: np.random.Generator) -
         add(sound, samples, at)
         if is_word:
             said.append((at + begin, at + end))
-    depth_db = 50.0 if scene.kind == "silence" else rng.uniform(*recipe.snr_db)
+    depth_db = 50.0 if scene.kind == "silence" else rng.uniform(*spec.snr_db)
     if len(of.noises):
         noise = of.noises[int(rng.integers(len(of.noises)))]
-        sound += at_level(stretch(noise, scene.length, rng), below(level, depth_db))
+        sound += scale_to_rms(noise_excerpt(noise, scene.length, rng), db_below(level, depth_db))
     return sound, said
 
 

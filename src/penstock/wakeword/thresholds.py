@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import DataError
-from penstock.runtime.streaming.detector import Decision, alarms, smooth
-from penstock.wakeword.metrics import SLACK_S, Judgement, Spoken, Times, hours_needed, judge
+from penstock.runtime.streaming.detector import DetectorConfig, alarms, smooth
+from penstock.wakeword.metrics import SLACK_S, DetectionMetrics, Times, Utterance, hours_needed, score_detections
 
 _ROUNDING = 1e-9  # 1 false alarm in 2 h is 0.5 an hour, even where 2 h are summed from pieces
 
 
 @dataclass(frozen=True)
-class Trial:
+class ScoredStream:
     """A stream on which thresholds are tried.
 
     Attributes:
@@ -32,52 +32,59 @@ class Trial:
     """
 
     alarms_at: Callable[[float], Times]
-    truths: Sequence[Spoken]
+    truths: Sequence[Utterance]
     duration_s: float
     slack_s: float = SLACK_S
 
 
-def trial(
+def scored_stream(
     times_s: npt.NDArray[np.float64],
     scores: npt.NDArray[np.float64],
-    decision: Decision,
-    truths: Sequence[Spoken],
+    detector: DetectorConfig,
+    truths: Sequence[Utterance],
     duration_s: float,
-) -> Trial:
+) -> ScoredStream:
     """Return a stream as thresholds are tried on it, from the end and the score of each of its windows."""
-    smoothed = smooth(scores, decision.smoothing)
-    return Trial(lambda threshold: alarms(times_s, smoothed, decision.at(threshold)), truths, duration_s)
+    smoothed = smooth(scores, detector.smoothing)
+    return ScoredStream(lambda threshold: alarms(times_s, smoothed, detector.at(threshold)), truths, duration_s)
 
 
 @dataclass(frozen=True)
-class Point:
+class OperatingPoint:
     """A threshold, and what is heard with it."""
 
     threshold: float
-    judgement: Judgement
+    metrics: DetectionMetrics
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.threshold):
             raise DataError(f"a threshold of {self.threshold} came: give a finite one.")
 
 
-def judge_at(trials: Iterable[Trial], threshold: float) -> Judgement:
+def score_at(trials: Iterable[ScoredStream], threshold: float) -> DetectionMetrics:
     """Judge all streams at one threshold, as if they were one."""
     judgements = [
-        judge(trial.alarms_at(threshold), trial.truths, duration_s=trial.duration_s, slack_s=trial.slack_s)
-        for trial in trials
+        score_detections(
+            scored_stream.alarms_at(threshold),
+            scored_stream.truths,
+            duration_s=scored_stream.duration_s,
+            slack_s=scored_stream.slack_s,
+        )
+        for scored_stream in trials
     ]
     if not judgements:
         raise DataError("no stream came: give at least one trial.")
     return reduce(add, judgements)
 
 
-def det(trials: Sequence[Trial], thresholds: Iterable[float]) -> list[Point]:
+def det(trials: Sequence[ScoredStream], thresholds: Iterable[float]) -> list[OperatingPoint]:
     """Judge all streams at each threshold: the points of a detection error trade-off, by rising threshold."""
-    return [Point(threshold, judge_at(trials, threshold)) for threshold in sorted(set(thresholds))]
+    return [OperatingPoint(threshold, score_at(trials, threshold)) for threshold in sorted(set(thresholds))]
 
 
-def choose(points: Sequence[Point], *, per_hour: float, confidence: float | None = None, missed: float = 0.0) -> Point:
+def choose(
+    points: Sequence[OperatingPoint], *, per_hour: float, confidence: float | None = None, missed: float = 0.0
+) -> OperatingPoint:
     """Return a point with at most so many false alarms an hour that misses few words.
 
     Points that miss no more than ``missed`` allows are equally good, and so are those with the fewest misses. The
@@ -103,8 +110,8 @@ def choose(points: Sequence[Point], *, per_hour: float, confidence: float | None
         raise DataError(f"missed = {missed:g} came: it is a share of the words, from 0 to below 1, such as 0.05.")
     ordered = _by_falling_threshold(points)
     allowed = _allowed(ordered, per_hour, confidence)
-    fewest = min(ordered[place].judgement.misses for place in allowed)
-    judged = {place: ordered[place].judgement for place in allowed}
+    fewest = min(ordered[place].metrics.misses for place in allowed)
+    judged = {place: ordered[place].metrics for place in allowed}
     best = [i for i, one in judged.items() if one.misses == fewest or misses_few(one, missed, confidence)]
     runs = itertools.groupby(enumerate(best), key=lambda item: item[1] - item[0])  # neighbours stay together
     ranges = [[ordered[place] for _, place in run] for _, run in runs]
@@ -113,58 +120,58 @@ def choose(points: Sequence[Point], *, per_hour: float, confidence: float | None
     return min(widest, key=lambda point: abs(point.threshold - middle))
 
 
-def misses_few(judged: Judgement, missed: float, confidence: float | None = None) -> bool:
+def misses_few(judged: DetectionMetrics, missed: float, confidence: float | None = None) -> bool:
     """Say whether at most this share of the words is missed: by the exact bound, or without confidence as counted."""
     return (judged.miss_rate if confidence is None else judged.miss_bound(confidence)) <= missed
 
 
-def miss_rate_at(points: Sequence[Point], per_hour: float) -> float:
+def miss_rate_at(points: Sequence[OperatingPoint], per_hour: float) -> float:
     """Return the lowest miss rate among the points with at most so many false alarms an hour."""
     ordered = _by_falling_threshold(points)
-    return min(ordered[place].judgement.miss_rate for place in _allowed(ordered, per_hour, None))
+    return min(ordered[place].metrics.miss_rate for place in _allowed(ordered, per_hour, None))
 
 
-def _by_falling_threshold(points: Sequence[Point]) -> list[Point]:
+def _by_falling_threshold(points: Sequence[OperatingPoint]) -> list[OperatingPoint]:
     if not points:
         raise DataError("no point came: give det() at least one threshold.")
-    if not all(point.judgement.spoken for point in points):
+    if not all(point.metrics.spoken for point in points):
         raise DataError("the word is never spoken in the streams of these points: add a stream with words to miss.")
     return sorted(points, key=lambda point: -point.threshold)
 
 
-def _allowed(ordered: Sequence[Point], per_hour: float, confidence: float | None) -> list[int]:
+def _allowed(ordered: Sequence[OperatingPoint], per_hour: float, confidence: float | None) -> list[int]:
     """Return the places of the points whose false alarms are few enough; at least one."""
     if not 0 <= per_hour < math.inf:
         raise DataError(f"at most {per_hour} false alarms an hour came: give a finite number, 0 or more.")
     most = per_hour * (1 + _ROUNDING)
     if confidence is None:
-        allowed = [i for i, point in enumerate(ordered) if point.judgement.false_alarms_per_hour <= most]
+        allowed = [i for i, point in enumerate(ordered) if point.metrics.false_alarms_per_hour <= most]
     else:
-        holds = (point.judgement.false_alarm_bound(confidence) <= most for point in ordered)
+        holds = (point.metrics.false_alarm_bound(confidence) <= most for point in ordered)
         allowed = [i for i, _ in enumerate(itertools.takewhile(bool, holds))]
     if not allowed:
         _refuse(ordered, per_hour, confidence)
     return allowed
 
 
-def _refuse(ordered: Sequence[Point], per_hour: float, confidence: float | None) -> NoReturn:
+def _refuse(ordered: Sequence[OperatingPoint], per_hour: float, confidence: float | None) -> NoReturn:
     if confidence is None:
-        fewest = min(ordered, key=lambda point: point.judgement.false_alarms_per_hour)
+        fewest = min(ordered, key=lambda point: point.metrics.false_alarms_per_hour)
         raise DataError(
             f"no threshold has at most {per_hour:g} false alarms an hour: the fewest are {_counted(fewest)}, "
-            f"{fewest.judgement.false_alarms_per_hour:.3g} an hour. Try higher thresholds, train against what raises "
+            f"{fewest.metrics.false_alarms_per_hour:.3g} an hour. Try higher thresholds, train against what raises "
             "them, or allow more."
         )
     highest = ordered[0]  # the sequence ended with it
-    count, needed = highest.judgement.false_alarms, hours_needed(per_hour, confidence)
+    count, needed = highest.metrics.false_alarms, hours_needed(per_hour, confidence)
     more = f", with {count} false alarms {hours_needed(per_hour, confidence, count):.3g} h" if count else ""
     raise DataError(
         f"at most {per_hour:g} false alarms an hour cannot be claimed with {100 * confidence:g} % confidence: the "
-        f"lowest bound reached is {highest.judgement.false_alarm_bound(confidence):.3g} an hour ({_counted(highest)}). "
+        f"lowest bound reached is {highest.metrics.false_alarm_bound(confidence):.3g} an hour ({_counted(highest)}). "
         f"Without a false alarm it takes {needed:.3g} h of audio{more}. Bring longer streams, try higher thresholds, "
         "or claim less."
     )
 
 
-def _counted(point: Point) -> str:
-    return f"{point.judgement.false_alarms} in {point.judgement.hours:.3g} h, at threshold {point.threshold:g}"
+def _counted(point: OperatingPoint) -> str:
+    return f"{point.metrics.false_alarms} in {point.metrics.hours:.3g} h, at threshold {point.threshold:g}"

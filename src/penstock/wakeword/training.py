@@ -30,17 +30,17 @@ from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery.insert import gate
 from penstock.models import resnet8_1d
-from penstock.runtime.streaming.config import Hearing
-from penstock.runtime.streaming.detector import Decision, log_odds
+from penstock.runtime.streaming.config import StreamConfig
+from penstock.runtime.streaming.detector import DetectorConfig, log_odds
 from penstock.runtime.streaming.features import LogMel
-from penstock.training.config import Adam, Machine
+from penstock.training.config import Hardware, OptimizerConfig
 from penstock.training.fit import fit
-from penstock.wakeword.clips import Material
+from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.metrics import hours_needed
 from penstock.wakeword.scoring import reached, run, stream_windows, trace
-from penstock.wakeword.streams import Composed, Recipe, compose
-from penstock.wakeword.thresholds import Point, choose, det
-from penstock.wakeword.windows import Variety, class_names, windows
+from penstock.wakeword.streams import StreamSpec, SyntheticStream, synthesize_stream
+from penstock.wakeword.thresholds import OperatingPoint, choose, det
+from penstock.wakeword.windows import AugmentConfig, class_names, windows
 
 CLEAR = 3.0
 """Log-odds from which on a window is clearly taken for the word."""
@@ -53,7 +53,7 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Lesson:
+class WakeWordConfig:
     """How a wake word is taught.
 
     Attributes:
@@ -88,7 +88,7 @@ class Lesson:
     missed: float = 0.05
     hours: float = 13.0
     mined_hours: float = 6.0
-    sense: LogMel = LogMel()
+    frontend: LogMel = LogMel()
     frames: int = 49
     hop: int = 5
     smoothing: int = 3
@@ -120,7 +120,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, eq=False)
-class Taught:
+class TrainedWakeWord:
     """What came of a lesson.
 
     Attributes:
@@ -133,15 +133,15 @@ class Taught:
     """
 
     net: GatedNetwork
-    hearing: Hearing
+    stream_config: StreamConfig
     classes: tuple[str, ...]
-    points: tuple[Point, ...]
-    chosen: Point
+    points: tuple[OperatingPoint, ...]
+    chosen: OperatingPoint
     reached: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return what was chosen, as plain values."""
-        judged = self.chosen.judgement
+        judged = self.chosen.metrics
         return {
             "classes": list(self.classes),
             "threshold": self.chosen.threshold,
@@ -156,24 +156,24 @@ class Taught:
 
     def export(self, folder: str | Path) -> Exported:
         """Write the bundle that `penstock listen` runs."""
-        example = torch.zeros(2, *self.hearing.shape)
-        return export_bundle(self.net, example, folder, labels=self.classes, hearing=self.hearing)
+        example = torch.zeros(2, *self.stream_config.shape)
+        return export_bundle(self.net, example, folder, labels=self.classes, stream_config=self.stream_config)
 
 
-def teach(
-    of: dict[str, Material],
+def train_wakeword(
+    of: dict[str, ClipSet],
     word: str,
-    lesson: Lesson = Lesson(),
+    lesson: WakeWordConfig = WakeWordConfig(),
     *,
-    machine: Machine = Machine(),
+    hardware: Hardware = Hardware(),
     folder: str | Path | None = None,
     progress: bool = True,
     say: Say = lambda text: None,
-) -> Taught:
+) -> TrainedWakeWord:
     """Teach a network to hear a word in a stream.
 
     Args:
-        of: the material of train and validation; see `penstock.wakeword.clips.material`.
+        of: the material of train and validation; see `penstock.wakeword.clips.load_clip_sets`.
         folder: for logs and checkpoints; a lesson that was killed goes on where it stopped.
         say: is told what goes on.
 
@@ -184,36 +184,36 @@ def teach(
     classes = class_names(of["train"], word)
     say(f"drawing {lesson.windows:,} windows from {sum(map(len, of['train'].words.values())):,} clips")
     x, y = _windows(of["train"], word, lesson, lesson.windows, lesson.seed)
-    hearing = _hearing(x, lesson)
-    x = _standardised(x, hearing)
-    net = _network(len(classes), hearing, lesson)
-    train = partial(_fit, net, lesson=lesson, machine=machine, progress=progress)
+    stream_config = _hearing(x, lesson)
+    x = _standardised(x, stream_config)
+    net = _network(len(classes), stream_config, lesson)
+    train = partial(_fit, net, lesson=lesson, hardware=hardware, progress=progress)
     train(x, y, epochs=lesson.epochs, rate=0.01, folder=_inside(folder, 0))
     for number in range(1, lesson.rounds + 1):
         say(f"round {number} of hard negatives: listening to streams of other words")
         seed = lesson.seed + 1000 * number
-        hard = hard_negatives(net, hearing, of["train"], word, hours=lesson.mined_hours, seed=seed)
+        hard = hard_negatives(net, stream_config, of["train"], word, hours=lesson.mined_hours, seed=seed)
         fresh = _windows(of["train"], word, lesson, lesson.windows // 2, lesson.seed + 100 + number)
         kept = len(x) // 2
-        x = np.concatenate([_standardised(fresh[0], hearing), x[:kept], *[hard[0]] * 3])
+        x = np.concatenate([_standardised(fresh[0], stream_config), x[:kept], *[hard[0]] * 3])
         y = np.concatenate([fresh[1], y[:kept], *[hard[1]] * 3])
         say(f"learning from {len(hard[0]):,} of them")
         train(x, y, epochs=max(1, lesson.epochs // 2), rate=0.005, folder=_inside(folder, number))
     if lesson.at:
         say("calibrating the gates on held-out voices")
-        calibrate_gates(net, hearing, of["validation"], word, lesson)
+        calibrate_gates(net, stream_config, of["validation"], word, lesson)
     say(f"choosing the threshold on {lesson.hours:g} h of streams with held-out voices")
-    traces = [trace(net, hearing, stream) for stream in validation_streams(of["validation"], word, lesson)]
-    points = det([one.trial(hearing.decision) for one in traces], THRESHOLDS)
+    traces = [trace(net, stream_config, stream) for stream in validation_streams(of["validation"], word, lesson)]
+    points = det([one.scored_stream(stream_config.detector) for one in traces], THRESHOLDS)
     chosen = choose(
         points,
         per_hour=lesson.false_alarms_per_hour,
         confidence=lesson.alarm_confidence,
         missed=lesson.missed,
     )
-    return Taught(
+    return TrainedWakeWord(
         net,
-        replace(hearing, decision=hearing.decision.at(chosen.threshold)),
+        replace(stream_config, detector=stream_config.detector.at(chosen.threshold)),
         classes,
         tuple(points),
         chosen,
@@ -222,7 +222,14 @@ def teach(
 
 
 def hard_negatives(
-    net: GatedNetwork, hearing: Hearing, of: Material, word: str, *, hours: float, seed: int, per_hour: int = 600
+    net: GatedNetwork,
+    stream_config: StreamConfig,
+    of: ClipSet,
+    word: str,
+    *,
+    hours: float,
+    seed: int,
+    per_hour: int = 600,
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Listen to streams without the word, and return the windows that sound most like it.
 
@@ -232,8 +239,8 @@ def hard_negatives(
     found: list[Floats] = []
     labels: list[npt.NDArray[np.int64]] = []
     for number in tracked(range(math.ceil(2 * hours)), "listening"):
-        stream = compose(Recipe(1800.0 * min(1.0, 2 * hours), word, 0), of, seed + number)
-        x, _ = stream_windows(hearing, stream.samples)
+        stream = synthesize_stream(StreamSpec(1800.0 * min(1.0, 2 * hours), word, 0), of, seed + number)
+        x, _ = stream_windows(stream_config, stream.samples)
         logits, _ = run(net, x)
         scores = log_odds(logits, 1)
         worst = np.argsort(-scores)[: round(per_hour * stream.seconds / 3600)]
@@ -244,7 +251,9 @@ def hard_negatives(
     return np.concatenate(found), np.concatenate(labels)
 
 
-def calibrate_gates(net: GatedNetwork, hearing: Hearing, of: Material, word: str, lesson: Lesson) -> None:
+def calibrate_gates(
+    net: GatedNetwork, stream_config: StreamConfig, of: ClipSet, word: str, lesson: WakeWordConfig
+) -> None:
     """Choose the thresholds of the gates: of what the network would hear of held-out voices, so little may be stopped.
 
     Each window that holds the whole word counts, in noise as streams have it, if the open network clearly takes it for
@@ -254,10 +263,12 @@ def calibrate_gates(net: GatedNetwork, hearing: Hearing, of: Material, word: str
     Raises:
         CalibrationError: when too few windows count.
     """
-    recipe = Variety(snr_db=(5.0, 30.0), gain_db=(-6.0, 6.0), speed=(1.0, 1.0), masked=0.0)
+    spec = AugmentConfig(snr_db=(5.0, 30.0), gain_db=(-6.0, 6.0), speed=(1.0, 1.0), masked=0.0)
     count = max(2000, lesson.windows // 8)
-    x, y = windows(of, word, count, sense=lesson.sense, frames=hearing.frames, variety=recipe, seed=lesson.seed + 7)
-    x = _standardised(x, hearing)
+    x, y = windows(
+        of, word, count, frontend=lesson.frontend, frames=stream_config.frames, variety=spec, seed=lesson.seed + 7
+    )
+    x = _standardised(x, stream_config)
     logits, _ = run(net, x)
     counts = (y != 1) | (log_odds(logits, 1) > CLEAR)
     if not (counts & (y == 1)).any():
@@ -273,46 +284,48 @@ def calibrate_gates(net: GatedNetwork, hearing: Hearing, of: Material, word: str
             f"the gates cannot be set to stop at most {lesson.max_positive_loss:g} of what is heard: {error} Draw more "
             "windows (--windows), allow a larger share (--max-positive-loss), or train until the word is heard."
         ) from error
-    net.certificate = None
+    net.guarantee = None
 
 
-def validation_streams(of: Material, word: str, lesson: Lesson) -> Iterator[Composed]:
+def validation_streams(of: ClipSet, word: str, lesson: WakeWordConfig) -> Iterator[SyntheticStream]:
     """Compose streams of an hour or less with held-out voices, each clip of the word once or more."""
     count = max(1, round(lesson.hours))
     seconds = lesson.hours * 3600 / count
     times = max(1, min(len(of.words[word]), round(seconds / 45)))
     for i in tracked(range(count), "listening"):
-        yield compose(Recipe(seconds, word, times), of, lesson.seed + 500 + i)
+        yield synthesize_stream(StreamSpec(seconds, word, times), of, lesson.seed + 500 + i)
 
 
-def _windows(of: Material, word: str, lesson: Lesson, count: int, seed: int) -> tuple[Floats, npt.NDArray[np.int64]]:
-    return windows(of, word, count, sense=lesson.sense, frames=lesson.frames, seed=seed)
+def _windows(
+    of: ClipSet, word: str, lesson: WakeWordConfig, count: int, seed: int
+) -> tuple[Floats, npt.NDArray[np.int64]]:
+    return windows(of, word, count, frontend=lesson.frontend, frames=lesson.frames, seed=seed)
 
 
-def _hearing(x: Floats, lesson: Lesson) -> Hearing:
+def _hearing(x: Floats, lesson: WakeWordConfig) -> StreamConfig:
     mean, std = x.mean(axis=(0, 2), dtype=np.float64), x.std(axis=(0, 2), dtype=np.float64)
-    return Hearing(
-        lesson.sense,
+    return StreamConfig(
+        lesson.frontend,
         lesson.frames,
         lesson.hop,
         tuple(mean.round(6).tolist()),
         tuple(std.round(6).tolist()),
         words=(1,),
-        decision=Decision(threshold=0.0, release=-2.0, smoothing=lesson.smoothing),
+        detector=DetectorConfig(threshold=0.0, off_threshold=-2.0, smoothing=lesson.smoothing),
     )
 
 
-def _standardised(x: Floats, hearing: Hearing) -> Floats:
-    return hearing.standardised(x.swapaxes(1, 2)).swapaxes(1, 2)
+def _standardised(x: Floats, stream_config: StreamConfig) -> Floats:
+    return stream_config.standardised(x.swapaxes(1, 2)).swapaxes(1, 2)
 
 
-def _network(classes: int, hearing: Hearing, lesson: Lesson) -> GatedNetwork:
+def _network(classes: int, stream_config: StreamConfig, lesson: WakeWordConfig) -> GatedNetwork:
     torch.manual_seed(lesson.seed)
-    model = resnet8_1d(hearing.shape[0], classes, lesson.width)
+    model = resnet8_1d(stream_config.shape[0], classes, lesson.width)
     speech, the_word = list(range(1, classes)), [1]
     return gate(
         model,
-        torch.zeros(2, *hearing.shape),
+        torch.zeros(2, *stream_config.shape),
         at=[f"blocks.{block - 1}" for block in lesson.at] or 0,
         halves=Both(PerElement()),
         positives=[speech, the_word][2 - len(lesson.at) :],
@@ -327,8 +340,8 @@ def _fit(
     epochs: int,
     rate: float,
     folder: Path | None,
-    lesson: Lesson,
-    machine: Machine,
+    lesson: WakeWordConfig,
+    hardware: Hardware,
     progress: bool,
 ) -> None:
     fit(
@@ -337,8 +350,8 @@ def _fit(
         objective=Objective(alpha=lesson.alpha, beta=lesson.beta),
         epochs=epochs,
         batch_size=128,
-        optimizer=Adam(rate),
-        machine=machine,
+        optimizer=OptimizerConfig(rate),
+        hardware=hardware,
         seed=lesson.seed,
         folder=folder,
         progress=progress,

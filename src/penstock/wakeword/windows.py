@@ -16,8 +16,8 @@ from penstock.datasets.progress import tracked
 from penstock.datasets.sounds import RATE_HZ
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import LogMel, features
-from penstock.wakeword.augmentation import add, at_level, below, spoken, stretch
-from penstock.wakeword.clips import Clip, Material
+from penstock.wakeword.augmentation import add, db_below, noise_excerpt, scale_to_rms, spoken
+from penstock.wakeword.clips import Clip, ClipSet
 
 Floats = npt.NDArray[np.float32]
 
@@ -25,7 +25,7 @@ _BLOCK = 256  # windows whose samples are in memory at a time
 
 
 @dataclass(frozen=True)
-class Variety:
+class AugmentConfig:
     """How windows differ.
 
     Attributes:
@@ -55,13 +55,20 @@ class Variety:
             )
 
 
-def class_names(of: Material, word: str) -> tuple[str, ...]:
+def class_names(of: ClipSet, word: str) -> tuple[str, ...]:
     """Return the classes that a network learns: noise, the word, and each other word."""
     return ("background", word, *of.without(word))
 
 
 def windows(
-    of: Material, word: str, count: int, *, sense: LogMel, frames: int, variety: Variety = Variety(), seed: int = 0
+    of: ClipSet,
+    word: str,
+    count: int,
+    *,
+    frontend: LogMel,
+    frames: int,
+    variety: AugmentConfig = AugmentConfig(),
+    seed: int = 0,
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Draw windows, and compute their features.
 
@@ -69,12 +76,12 @@ def windows(
         x: (count, values, frames), not standardised; y: (count,), the class of each.
     """
     rng = np.random.default_rng(seed)
-    x = np.empty((count, sense.values, frames), np.float32)
+    x = np.empty((count, frontend.values, frames), np.float32)
     y = np.empty(count, np.int64)
-    draw = Drawing(of, word, variety, sense.samples(frames), rng)
+    draw = Drawing(of, word, variety, frontend.samples(frames), rng)
     for start in tracked(range(0, count, _BLOCK), "drawing windows"):
         some = [draw.window() for _ in range(start, min(count, start + _BLOCK))]
-        x[start : start + _BLOCK] = features(np.stack([samples for samples, _ in some]), sense, rate_hz=RATE_HZ)
+        x[start : start + _BLOCK] = features(np.stack([samples for samples, _ in some]), frontend, rate_hz=RATE_HZ)
         for window in x[start : start + _BLOCK]:
             if rng.random() < variety.masked:
                 _wipe(window, rng)
@@ -95,7 +102,7 @@ def _wipe(window: Floats, rng: np.random.Generator) -> None:
 class Drawing:
     """Draws windows of samples, each with its class."""
 
-    def __init__(self, of: Material, word: str, variety: Variety, length: int, rng: np.random.Generator):
+    def __init__(self, of: ClipSet, word: str, variety: AugmentConfig, length: int, rng: np.random.Generator):
         self.of, self.variety, self.length, self.rng = of, variety, length, rng
         self.names = class_names(of, word)
         self._others = [(label, clip) for label, name in enumerate(self.names) if label > 1 for clip in of.words[name]]
@@ -121,8 +128,8 @@ class Drawing:
         if rng.random() < variety.neighbour:
             self._neighbour(sound, at + begin, at + end, gain_db)
         if rng.random() >= variety.clean:
-            level = below(clip.loudness * 10 ** (gain_db / 20), rng.uniform(*variety.snr_db))
-            sound += at_level(self._stretch(), level)
+            level = db_below(clip.loudness * 10 ** (gain_db / 20), rng.uniform(*variety.snr_db))
+            sound += scale_to_rms(self._stretch(), level)
         return np.clip(sound, -1, 1), label
 
     def _place(self, begin: int, end: int, inside: float) -> int:
@@ -147,8 +154,8 @@ class Drawing:
         """Fill with noise of any level, or with nothing at all."""
         if self.rng.random() < 0.05:
             return
-        sound += at_level(self._stretch(), 10 ** self.rng.uniform(-4.5, -0.6))
+        sound += scale_to_rms(self._stretch(), 10 ** self.rng.uniform(-4.5, -0.6))
 
     def _stretch(self) -> Floats:
         noises = self.of.noises
-        return stretch(noises[int(self.rng.integers(len(noises)))], self.length, self.rng)
+        return noise_excerpt(noises[int(self.rng.integers(len(noises)))], self.length, self.rng)

@@ -15,9 +15,9 @@ OVER = [ps.PerElement(), ps.PerChannel(), ps.PerFeature()]
 @pytest.mark.parametrize("over", OVER, ids=str)
 @pytest.mark.parametrize("feature", [(8,), (5, 9), (4, 6, 7)], ids=str)
 @pytest.mark.parametrize("reads_all", [False, True])
-@pytest.mark.parametrize("tells_apart", [0.0, 0.3])
-def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over, reads_all, tells_apart):
-    halves = ps.Both(over, reads_all=reads_all, tells_apart=tells_apart)
+@pytest.mark.parametrize("class_loss_weight", [0.0, 0.3])
+def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over, reads_all, class_loss_weight):
+    halves = ps.Both(over, reads_all=reads_all, class_loss_weight=class_loss_weight)
     layer, x = ps.GatedCompression(feature, halves, classes=5), torch.randn(6, *feature)
     with torch.no_grad():
         layer.compression.phi.copy_(torch.rand_like(layer.compression.phi))
@@ -52,7 +52,7 @@ def test_a_gate_that_learns_classes_passes_by_the_chance_of_those_of_interest(po
     assert out.shape == (9, 4)
     wanted = gate.omega(torch.arange(4), background)
     chance = out.softmax(1)[:, wanted].sum(1)
-    torch.testing.assert_close(gate.pass_logit(out).sigmoid(), chance)
+    torch.testing.assert_close(gate.gate_logit(out).sigmoid(), chance)
 
 
 @pytest.mark.parametrize("choices", [{"positives": {0, 1, 2}}, {"positives": {7}}, {"background": 7}])
@@ -63,14 +63,14 @@ def test_a_gate_that_learns_classes_has_some_on_either_side(choices):
 
 @pytest.mark.parametrize("weight", [-0.3, float("inf"), float("nan")])
 def test_the_weight_of_classes_is_a_weight(weight):
-    with pytest.raises(ObjectiveError, match=r"tells_apart = .* is not possible: it is a weight, above 0"):
-        ps.GatedCompression((4,), ps.GateOnly(tells_apart=weight), classes=3)
+    with pytest.raises(ObjectiveError, match=r"class_loss_weight = .* is not possible: it is a weight, above 0"):
+        ps.GatedCompression((4,), ps.GateOnly(class_loss_weight=weight), classes=3)
 
 
 def test_a_gate_that_learns_classes_knows_them_and_the_background():
     with pytest.raises(LabelError, match=r"must know how many there are: give classes"):
-        ps.GatedCompression((4,), ps.Both(tells_apart=0.3))
-    net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, halves=ps.Both(tells_apart=0.3), background=2)
+        ps.GatedCompression((4,), ps.Both(class_loss_weight=0.3))
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, halves=ps.Both(class_loss_weight=0.3), background=2)
     assert net.layers[0].gate.outside.tolist() == [2]
     with pytest.raises(LabelError, match=r"was made for background = 2, and the network has 0: make both for the same"):
         ps.GatedNetwork(net.stages, net.layers, net.plan, net.origin)
@@ -84,7 +84,7 @@ def test_a_shrunk_gate_is_in_the_same_mode():
 def test_gate_logits_are_float32_whatever_came():
     for gate in (ps.Gate((6,)), ClassGate((6,), classes=3)):
         said = gate.bfloat16()(torch.randn(3, 6).bfloat16())
-        assert said.dtype == gate.pass_logit(said).dtype == torch.float32
+        assert said.dtype == gate.gate_logit(said).dtype == torch.float32
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])

@@ -73,9 +73,9 @@ def test_whoever_is_stopped_left_as_background(trained: ps.GatedNetwork) -> None
 
 
 def test_it_learns_is_calibrated_and_evaluated_like_a_gate(trained: ps.GatedNetwork) -> None:
-    certificate = ps.calibrate(trained, blobs(2000, seed=5), max_positive_loss=0.05)
+    guarantee = ps.calibrate(trained, blobs(2000, seed=5), max_positive_loss=0.05)
     measured = ps.evaluate(trained, blobs(2000, seed=6))
-    assert certificate.bound <= 0.05
+    assert guarantee.bound <= 0.05
     assert measured.gates[0].auc > 0.9 and measured.accuracy_open > 0.9
     assert measured.positive_lost_rate < 0.08 and measured.early_stopping > 0.5
 

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 import penstock as ps
 from penstock.errors import TrainingError
-from penstock.training.fit import GatedTraining, fit
+from penstock.training.fit import GatedLightningModule, fit
 from reproduction.baselines import fit_in_two_stages, stop_gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore::penstock.training.fit.CollapseWarning")  # a few steps teach no gate
@@ -111,7 +111,7 @@ class PowerCut(Exception):
 def steps_until(end: int | None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count the steps of trainings from now on in a list; fail when there are ``end``."""
     steps: list[int] = []
-    real = GatedTraining.training_step
+    real = GatedLightningModule.training_step
 
     def counted(self, batch, index):
         if len(steps) == end:
@@ -119,7 +119,7 @@ def steps_until(end: int | None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         steps.append(index)
         return real(self, batch, index)
 
-    monkeypatch.setattr(GatedTraining, "training_step", counted)
+    monkeypatch.setattr(GatedLightningModule, "training_step", counted)
     return steps
 
 

@@ -17,7 +17,7 @@ from penstock.errors import DataError, StorageError, TrainingError
 from penstock.gating.surgery import gate
 from penstock.models import resnet8_1d
 from penstock.runtime.locks import if_free
-from penstock.training.fit import GatedTraining, History
+from penstock.training.fit import GatedLightningModule, History
 from reproduction.baselines import branchynet
 from reproduction.experiments import methods
 from reproduction.experiments import runner as room
@@ -37,7 +37,7 @@ from reproduction.experiments.methods import (
 )
 from reproduction.experiments.paper import EXPERIMENTS, HERE, spread
 from reproduction.experiments.reproduce import Clock, reproduce
-from reproduction.experiments.runner import Laboratory, build, compute
+from reproduction.experiments.runner import Runner, build, compute
 from reproduction.experiments.runs import Run, check_same_data
 
 METHODS = [
@@ -73,15 +73,15 @@ def _tones(folder, budget) -> Splits:
 
 @pytest.fixture(autouse=True)
 def small_problem(monkeypatch) -> None:
-    budget = replace(problems.PROBLEMS["wake-word"].lite, width=4, epochs=2, batch_size=64)
-    problem = problems.Problem("tones", "tones", "ResNet", _tones, resnet8_1d, budget, budget)
-    monkeypatch.setitem(problems.PROBLEMS, "tones", problem)
+    budget = replace(problems.TASKS["wake-word"].lite, width=4, epochs=2, batch_size=64)
+    problem = problems.Task("tones", "tones", "ResNet", _tones, resnet8_1d, budget, budget)
+    monkeypatch.setitem(problems.TASKS, "tones", problem)
     room._read.cache_clear()
 
 
 @pytest.mark.parametrize("method", METHODS, ids=method_key)
 def test_each_method_trains_and_is_measured(method) -> None:
-    data = problems.PROBLEMS["tones"].data(None, "lite")
+    data = problems.TASKS["tones"].data(None, "lite")
     result = compute(Run("tones", method, 0), data)
     assert json.loads(json.dumps(result)) == result
     gated = not isinstance(method, (Baseline, C, Dropout))
@@ -95,7 +95,7 @@ def test_each_method_trains_and_is_measured(method) -> None:
 
 
 def test_the_halves_of_a_gate_input_are_where_they_should_be() -> None:
-    data = problems.PROBLEMS["tones"].data(None, "lite")
+    data = problems.TASKS["tones"].data(None, "lite")
     early = build(Run("tones", GateInput(2, 0.5, 0.3), 0), data)
     assert [layer.gate is not None for layer in early.layers] == [True, False]
     assert [layer.compression is not None for layer in early.layers] == [False, True]
@@ -112,8 +112,8 @@ def test_the_halves_of_a_gate_input_are_where_they_should_be() -> None:
     "method", [C(0.3), GC(0.5, 0.3, (2, 4)), GateInput(2, 0.5, 0.3), TwoStage(1, 0.5, 0.3)], ids=str
 )
 def test_the_budget_says_how_masks_are_trained(monkeypatch, method, masks) -> None:
-    problem = problems.PROBLEMS["tones"]
-    monkeypatch.setitem(problems.PROBLEMS, "tones", replace(problem, lite=replace(problem.lite, masks=masks)))
+    problem = problems.TASKS["tones"]
+    monkeypatch.setitem(problems.TASKS, "tones", replace(problem, lite=replace(problem.lite, masks=masks)))
     net = build(Run("tones", method, 0), problem.data(None, "lite"))
     made = [layer.compression.binarised for layer in net.layers if layer.compression is not None]
     assert made and set(made) == {masks.binarised}
@@ -125,7 +125,7 @@ def test_the_budget_says_how_masks_are_trained(monkeypatch, method, masks) -> No
 
 
 def test_dropout_is_the_network_as_it_is_in_deployment_and_noise_in_training() -> None:
-    data = problems.PROBLEMS["tones"].data(None, "lite")
+    data = problems.TASKS["tones"].data(None, "lite")
     plain, noisy = (build(Run("tones", method, 0), data) for method in (Baseline(), Dropout(0.5)))
     x = data.test[0][:5]
     torch.testing.assert_close(noisy.eval()(x).logits, plain.eval()(x).logits)
@@ -193,7 +193,7 @@ def test_the_accurate_point_stops_as_much_as_accuracy_allows() -> None:
                 stopped, label = said < at, torch.zeros(len(y), dtype=torch.int64)
             return (torch.where(stopped, label, out.logits.argmax(1)) == y).double().mean().item()
 
-        pass_logits = net.layers[0].gate.pass_logit(said)
+        pass_logits = net.layers[0].gate.gate_logit(said)
         everywhere = {at: accuracy(at) for at in [*pass_logits.tolist(), -99.0]}
         assert accuracy(threshold) >= max(everywhere.values()) - 0.011  # not all thresholds were tried
         higher = [accuracy(at) for at in np.quantile(pass_logits.double(), np.linspace(0, 1, 401)) if at > threshold]
@@ -229,17 +229,17 @@ def test_the_weights_of_a_stream_have_its_share_and_a_mean_of_one() -> None:
 
 
 def test_a_finished_run_is_never_computed_again(tmp_path, monkeypatch) -> None:
-    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    runner = Runner(tmp_path / "results", work=tmp_path / "work")
     wanted = [Run("tones", Baseline(), seed) for seed in (0, 1)]
-    first = reproduce(laboratory, wanted, talk=False)
+    first = reproduce(runner, wanted, talk=False)
     monkeypatch.setattr(room, "compute", lambda *_, **__: pytest.fail("computed again"))
-    assert reproduce(laboratory, wanted, talk=False) == first
+    assert reproduce(runner, wanted, talk=False) == first
     assert sorted(path.name for path in (tmp_path / "results").rglob("*.json")) == ["seed-0.json", "seed-1.json"]
     assert not list((tmp_path / "work").rglob("*.ckpt"))
 
 
 def test_only_what_is_compressed_counts_for_sparsity() -> None:
-    data = problems.PROBLEMS["tones"].data(None, "lite")
+    data = problems.TASKS["tones"].data(None, "lite")
     for method in (GateInput(2, 0.5, 0.3), GC(0.5, 0.3), C(0.3)):
         net = build(Run("tones", method, 0), data)
         for layer in net.layers:
@@ -251,17 +251,17 @@ def test_only_what_is_compressed_counts_for_sparsity() -> None:
 
 def test_data_is_given_for_problems_that_there_are(tmp_path) -> None:
     with pytest.raises(DataError, match="there is no problem cifar to give data for; known are fashion-mnist"):
-        Laboratory(tmp_path, (("cifar", tmp_path),))
-    words = Laboratory(tmp_path, (("speech-commands", tmp_path / "words"),))
+        Runner(tmp_path, (("cifar", tmp_path),))
+    words = Runner(tmp_path, (("speech-commands", tmp_path / "words"),))
     with pytest.raises(DataError, match=r"words"):  # where the wake word is looked for, too
         words.splits(Run("wake-word", Baseline(), 0))
 
 
 def test_missing_data_is_said_before_the_first_run(tmp_path, monkeypatch) -> None:
-    laboratory = Laboratory(tmp_path / "results", (("speech-commands", tmp_path / "nowhere"),), tmp_path / "work")
+    runner = Runner(tmp_path / "results", (("speech-commands", tmp_path / "nowhere"),), tmp_path / "work")
     monkeypatch.setattr(room, "compute", lambda *_, **__: pytest.fail("hours went by"))
     with pytest.raises(DataError, match="nowhere"):
-        reproduce(laboratory, [Run("tones", Baseline(), 0), Run("wake-word", Baseline(), 0)], talk=False)
+        reproduce(runner, [Run("tones", Baseline(), 0), Run("wake-word", Baseline(), 0)], talk=False)
 
 
 def test_what_is_no_result_is_said_to_be_none(tmp_path) -> None:
@@ -275,42 +275,42 @@ def test_what_is_no_result_is_said_to_be_none(tmp_path) -> None:
 
 
 def test_results_of_another_budget_are_not_taken(tmp_path, monkeypatch) -> None:
-    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    runner = Runner(tmp_path / "results", work=tmp_path / "work")
     run = Run("tones", Baseline(), 0)
-    reproduce(laboratory, [run], talk=False)
-    problem = problems.PROBLEMS["tones"]
-    monkeypatch.setitem(problems.PROBLEMS, "tones", replace(problem, lite=replace(problem.lite, epochs=3)))
+    reproduce(runner, [run], talk=False)
+    problem = problems.TASKS["tones"]
+    monkeypatch.setitem(problems.TASKS, "tones", replace(problem, lite=replace(problem.lite, epochs=3)))
     with pytest.raises(DataError, match=r"seed-0.json was computed with epochs = 2 and not 3: move it away, or give"):
-        reproduce(laboratory, [run], talk=False)
+        reproduce(runner, [run], talk=False)
 
 
 def test_more_seeds_take_the_results_that_are_there(tmp_path, monkeypatch) -> None:
-    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
-    (before,) = reproduce(laboratory, [Run("tones", Baseline(), 0)], talk=False)
-    problem = problems.PROBLEMS["tones"]
-    monkeypatch.setitem(problems.PROBLEMS, "tones", replace(problem, lite=replace(problem.lite, seeds=(0, 1, 2, 3))))
-    assert Run("tones", Baseline(), 0).result(laboratory.results) == before
+    runner = Runner(tmp_path / "results", work=tmp_path / "work")
+    (before,) = reproduce(runner, [Run("tones", Baseline(), 0)], talk=False)
+    problem = problems.TASKS["tones"]
+    monkeypatch.setitem(problems.TASKS, "tones", replace(problem, lite=replace(problem.lite, seeds=(0, 1, 2, 3))))
+    assert Run("tones", Baseline(), 0).result(runner.results) == before
 
 
 def test_a_sweep_does_not_test_and_a_table_does_not_train_again(tmp_path, monkeypatch) -> None:
-    laboratory, run = Laboratory(tmp_path / "results", work=tmp_path / "work"), Run("tones", GC(0.5, 0.3), 0)
-    (validated,) = reproduce(laboratory, [run], talk=False, test=False)
-    assert "test" not in validated and run.result(laboratory.results) is None
-    assert run.result(laboratory.results, tested=False) == validated
-    whole = compute(run, problems.PROBLEMS["tones"].data(None, "lite"))
+    runner, run = Runner(tmp_path / "results", work=tmp_path / "work"), Run("tones", GC(0.5, 0.3), 0)
+    (validated,) = reproduce(runner, [run], talk=False, test=False)
+    assert "test" not in validated and run.result(runner.results) is None
+    assert run.result(runner.results, tested=False) == validated
+    whole = compute(run, problems.TASKS["tones"].data(None, "lite"))
     trained = []
-    step = GatedTraining.training_step
-    monkeypatch.setattr(GatedTraining, "training_step", lambda *batch: trained.append(1) or step(*batch))
-    (tested,) = reproduce(laboratory, [run], talk=False)
+    step = GatedLightningModule.training_step
+    monkeypatch.setattr(GatedLightningModule, "training_step", lambda *batch: trained.append(1) or step(*batch))
+    (tested,) = reproduce(runner, [run], talk=False)
     assert not trained
     assert {**tested, "seconds": 0} == {**whole, "seconds": 0} and tested["seconds"] == validated["seconds"]
     assert not list((tmp_path / "work").rglob("*.ckpt"))
-    assert reproduce(laboratory, [run], talk=False, test=False) == [tested]
+    assert reproduce(runner, [run], talk=False, test=False) == [tested]
 
 
 def test_a_training_that_fails_does_not_stop_the_others(tmp_path, monkeypatch) -> None:
-    laboratory, wanted = (
-        Laboratory(tmp_path / "results", work=tmp_path / "work"),
+    runner, wanted = (
+        Runner(tmp_path / "results", work=tmp_path / "work"),
         [Run("tones", Baseline(), seed) for seed in (0, 1, 2)],
     )
     train = Baseline.train
@@ -322,25 +322,25 @@ def test_a_training_that_fails_does_not_stop_the_others(tmp_path, monkeypatch) -
 
     monkeypatch.setattr(Baseline, "train", diverge)
     with pytest.raises(TrainingError, match=r"1 of 3 runs failed, and the others are done.*seed 0: the loss is nan"):
-        reproduce(laboratory, wanted, talk=False)
-    assert [run.result(laboratory.results) is None for run in wanted] == [True, False, False]
+        reproduce(runner, wanted, talk=False)
+    assert [run.result(runner.results) is None for run in wanted] == [True, False, False]
 
 
 def test_results_of_other_data_are_not_mixed(tmp_path, monkeypatch) -> None:
-    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
-    reproduce(laboratory, [Run("tones", Baseline(), 0)], talk=False)
-    problem = problems.PROBLEMS["tones"]
+    runner = Runner(tmp_path / "results", work=tmp_path / "work")
+    reproduce(runner, [Run("tones", Baseline(), 0)], talk=False)
+    problem = problems.TASKS["tones"]
     other = Splits(tones(384, 0), tones(300, 5), ("background", "low", "high"))
-    monkeypatch.setitem(problems.PROBLEMS, "tones", replace(problem, read=lambda *_: other))
+    monkeypatch.setitem(problems.TASKS, "tones", replace(problem, read=lambda *_: other))
     room._read.cache_clear()
     with pytest.raises(
         DataError, match=r"seed-0.json was computed from other data than the data at hand: .* in test\."
     ):
-        reproduce(laboratory, [Run("tones", Baseline(), 1)], talk=False)
-    given = Laboratory(laboratory.results, (("tones", tmp_path),), laboratory.work)
+        reproduce(runner, [Run("tones", Baseline(), 1)], talk=False)
+    given = Runner(runner.results, (("tones", tmp_path),), runner.work)
     with pytest.raises(DataError, match="computed from other data"):  # though nothing is left to compute
         reproduce(given, [Run("tones", Baseline(), 0)], talk=False)
-    reproduce(Laboratory(tmp_path / "elsewhere", work=laboratory.work), [Run("tones", Baseline(), 1)], talk=False)
+    reproduce(Runner(tmp_path / "elsewhere", work=runner.work), [Run("tones", Baseline(), 1)], talk=False)
     merged = (tmp_path / "elsewhere" / "lite").rename(tmp_path / "more")
     (merged / "tones" / "Baseline" / "seed-1.json").rename(tmp_path / "results/lite/tones/Baseline/seed-1.json")
     with pytest.raises(DataError, match=r"seed-1.json was computed from other data than that of .*seed-0.json"):
@@ -348,8 +348,8 @@ def test_results_of_other_data_are_not_mixed(tmp_path, monkeypatch) -> None:
 
 
 def test_a_newer_or_poorer_result_is_refused(tmp_path) -> None:
-    laboratory, run = Laboratory(tmp_path, work=tmp_path / "work"), Run("tones", Baseline(), 0)
-    (result,) = reproduce(laboratory, [run], talk=False)
+    runner, run = Runner(tmp_path, work=tmp_path / "work"), Run("tones", Baseline(), 0)
+    (result,) = reproduce(runner, [run], talk=False)
     file = tmp_path / f"{run.key}.json"
     file.write_text(json.dumps(result | {"format": 99}))
     with pytest.raises(DataError, match="is a result in format 99, and this Penstock reads up to 1: update it"):
@@ -361,13 +361,13 @@ def test_a_newer_or_poorer_result_is_refused(tmp_path) -> None:
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path) -> None:
     (tmp_path / "results").write_text("a file where a folder should be")
-    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    runner = Runner(tmp_path / "results", work=tmp_path / "work")
     with pytest.raises(StorageError, match=r"seed-0.lock could not be written and locked: .*\. Choose another folder"):
-        laboratory.perform(Run("tones", Baseline(), 0))
+        runner.perform(Run("tones", Baseline(), 0))
 
 
 def test_the_same_run_gives_the_same_result(tmp_path) -> None:
-    data = problems.PROBLEMS["tones"].data(None, "lite")
+    data = problems.TASKS["tones"].data(None, "lite")
     once, again = (compute(Run("tones", GC(0.5, 0.3), 1), data) for _ in range(2))
     once.pop("seconds"), again.pop("seconds")
     assert once == again
@@ -379,7 +379,7 @@ def test_a_damaged_result_is_said_and_not_overwritten(tmp_path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text("{")
     with pytest.raises(DataError, match=r"seed-0.json is not a result .* delete it, and the run is computed again"):
-        reproduce(Laboratory(tmp_path, work=tmp_path / "work"), [run], talk=False)
+        reproduce(Runner(tmp_path, work=tmp_path / "work"), [run], talk=False)
     assert file.read_text() == "{"
 
 
@@ -390,20 +390,20 @@ def _hold(lock: Path, ready) -> None:
 
 
 def test_a_run_that_another_process_computes_is_left_to_it_until_it_dies(tmp_path) -> None:
-    laboratory = Laboratory(tmp_path / "results", work=tmp_path / "work")
+    runner = Runner(tmp_path / "results", work=tmp_path / "work")
     run = Run("tones", Baseline(), 0)
     context = multiprocessing.get_context("spawn")
     ready = context.Queue()
     other = context.Process(target=_hold, args=(tmp_path / "results" / ".locks" / f"{run.key}.lock", ready))
     other.start()
     assert ready.get(timeout=60)
-    assert laboratory.perform(run) is None
+    assert runner.perform(run) is None
 
     def kill(_: float) -> None:
         os.kill(other.pid, signal.SIGKILL)
         other.join()
 
-    assert reproduce(laboratory, [run], talk=False, wait=kill)[0]["run"]["seed"] == 0
+    assert reproduce(runner, [run], talk=False, wait=kill)[0]["run"]["seed"] == 0
 
 
 def test_the_clock_counts_by_problem() -> None:

@@ -18,7 +18,7 @@ from penstock.errors import DataError, StorageError
 from reproduction.__main__ import main
 from reproduction.experiments.methods import GC
 from reproduction.experiments.paper import EXPERIMENTS, HERE, PAPERS
-from reproduction.experiments.tasks import PROBLEMS
+from reproduction.experiments.tasks import TASKS
 from reproduction.page.findings import alpha_finding, count_finding, gate_input_finding, two_stages_finding
 from reproduction.page.markdown import table
 from reproduction.page.page import write_page
@@ -85,7 +85,7 @@ def test_claims_stand_in_the_file_on_the_page_and_below_it(whole) -> None:
 @pytest.mark.parametrize("problem", HERE)
 def test_table_1_is_what_the_files_say(whole, problem) -> None:
     results, page, _ = whole
-    rows = cells(page.read_text(), f"### {PROBLEMS[problem].title}")
+    rows = cells(page.read_text(), f"### {TASKS[problem].title}")
     assert len(rows) == 6
     a, b = PAPERS[problem].trade_off
     files = [results / f"lite/{problem}/GC-a{a:g}-b{b:g}-4/seed-{seed}.json" for seed in (0, 1, 2)]

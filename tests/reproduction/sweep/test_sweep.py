@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.errors import DataError, StorageError, TrainingError
 from reproduction.experiments.methods import GC, Baseline, BranchyNet, C, G
 from reproduction.experiments.paper import EXPERIMENTS, PAPERS, weights_of
-from reproduction.experiments.tasks import PROBLEMS
+from reproduction.experiments.tasks import TASKS
 from reproduction.sweep import sweep as room
 from reproduction.sweep.front import Trial, best_accuracy, best_trade_off, pareto
 from reproduction.sweep.sweep import Search, sweep
@@ -80,16 +80,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of what is experim
 
 @pytest.mark.parametrize("storage", ["{}/sweep.log", "sqlite:///{}/sweep.db"])
 def test_a_study_goes_on_in_its_storage(tmp_path, storage) -> None:
-    where, laboratory, seen = storage.format(tmp_path), FakeLaboratory(tmp_path), []
-    first = sweep(laboratory, ONE_SEED, trials=3, storage=where, first=[(0.3, 0.7)], seen=lambda *one: seen.append(one))
+    where, runner, seen = storage.format(tmp_path), FakeLaboratory(tmp_path), []
+    first = sweep(runner, ONE_SEED, trials=3, storage=where, first=[(0.3, 0.7)], seen=lambda *one: seen.append(one))
     assert seen == [(trial, i + 1) for i, trial in enumerate(first)] and first[0].method == GC(0.3, 0.7)
-    more = sweep(laboratory, ONE_SEED, trials=5, storage=where, first=[(0.3, 0.7)])
+    more = sweep(runner, ONE_SEED, trials=5, storage=where, first=[(0.3, 0.7)])
     assert more[:3] == first and len(more) == 5
-    assert sweep(laboratory, ONE_SEED, trials=5, storage=where) == more and len(laboratory.performed) == 5
+    assert sweep(runner, ONE_SEED, trials=5, storage=where) == more and len(runner.performed) == 5
     assert all(trial.accuracy == 1 - trial.method.beta / 4 for trial in more)
     assert all(trial.stopping_at_loss == pytest.approx((1 + 2 * trial.method.alpha) / 3) for trial in more)
     several = Search("wake-word", space=room.Space(places=True, most_layers=3), seeds=(0,))
-    layers = sweep(laboratory, several, trials=4, storage=where)
+    layers = sweep(runner, several, trials=4, storage=where)
     assert len(layers) == 4 and all(1 <= len(trial.method.blocks) <= 3 for trial in layers)
 
 
@@ -138,38 +138,38 @@ def test_a_storage_that_cannot_be_opened_is_said(tmp_path, storage) -> None:
 
 
 def test_a_setting_that_two_processes_began_with_counts_once(tmp_path) -> None:
-    laboratory, where, inside = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log", []
+    runner, where, inside = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log", []
 
     def join(trial, done) -> None:
         if not inside:  # another process, while the first trial is still running
             inside.append(1)
-            sweep(laboratory, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])
+            sweep(runner, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])
 
-    found = sweep(laboratory, ONE_SEED, trials=2, storage=where, first=[(0.3, 0.7)], seen=join)
+    found = sweep(runner, ONE_SEED, trials=2, storage=where, first=[(0.3, 0.7)], seen=join)
     assert [trial.method for trial in found] == [GC(0.3, 0.7)]
 
 
 def test_a_trial_that_diverges_is_left_out(tmp_path, monkeypatch) -> None:
-    laboratory = FakeLaboratory(tmp_path)
-    perform = laboratory.perform
+    runner = FakeLaboratory(tmp_path)
+    perform = runner.perform
 
     def diverge(run, *, test):
         if run.method == GC(0.3, 0.7):
             raise TrainingError("the loss is nan")
         return perform(run, test=test)
 
-    monkeypatch.setattr(laboratory, "perform", diverge)
-    found = sweep(laboratory, ONE_SEED, trials=2, storage=f"{tmp_path}/sweep.log", first=[(0.3, 0.7)])
+    monkeypatch.setattr(runner, "perform", diverge)
+    found = sweep(runner, ONE_SEED, trials=2, storage=f"{tmp_path}/sweep.log", first=[(0.3, 0.7)])
     assert len(found) == 2 and GC(0.3, 0.7) not in [trial.method for trial in found]
 
 
 def test_what_comes_first_is_tried_again_where_its_process_died(tmp_path, monkeypatch) -> None:
-    laboratory, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
+    runner, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
     monkeypatch.setattr(room, "_try", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))  # as a kill: no trace of it
     with pytest.raises(KeyboardInterrupt):
-        sweep(laboratory, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])
+        sweep(runner, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])
     monkeypatch.undo()
-    assert sweep(laboratory, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])[0].method == GC(0.3, 0.7)
+    assert sweep(runner, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])[0].method == GC(0.3, 0.7)
 
 
 @pytest.mark.parametrize("outside", [(0.9, 0.5), (0.5, 3.0), (0.5, 0.0)])
@@ -180,18 +180,18 @@ def test_what_comes_first_lies_within_what_is_swept(tmp_path, outside) -> None:
 
 
 def test_a_trial_is_the_mean_of_all_seeds(tmp_path) -> None:
-    laboratory = FakeLaboratory(tmp_path)
-    (trial,) = sweep(laboratory, Search("wake-word"), trials=1, storage=f"{tmp_path}/sweep.log", first=[(0.3, 0.4)])
-    assert [run.seed for run in laboratory.performed] == [0, 1, 2]
+    runner = FakeLaboratory(tmp_path)
+    (trial,) = sweep(runner, Search("wake-word"), trials=1, storage=f"{tmp_path}/sweep.log", first=[(0.3, 0.4)])
+    assert [run.seed for run in runner.performed] == [0, 1, 2]
     assert trial.accuracy == pytest.approx(0.9 + 0.01)
 
 
 def test_a_study_of_another_budget_begins_anew(tmp_path, monkeypatch) -> None:
-    laboratory, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
-    sweep(laboratory, ONE_SEED, trials=2, storage=where)
-    problem = PROBLEMS["wake-word"]
-    monkeypatch.setitem(PROBLEMS, "wake-word", replace(problem, lite=replace(problem.lite, epochs=3)))
-    assert len(sweep(laboratory, ONE_SEED, trials=1, storage=where)) == 1
+    runner, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
+    sweep(runner, ONE_SEED, trials=2, storage=where)
+    problem = TASKS["wake-word"]
+    monkeypatch.setitem(TASKS, "wake-word", replace(problem, lite=replace(problem.lite, epochs=3)))
+    assert len(sweep(runner, ONE_SEED, trials=1, storage=where)) == 1
 
 
 @pytest.mark.parametrize("space", [(False, 2), (True, 0), (True, 9)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from helpers.bundles import BUNDLE, MANIFEST
 from penstock.errors import BundleError, StorageError
 from penstock.runtime.bundle.bundle import Bundle, read_manifest
-from penstock.runtime.bundle.manifest import Rule
+from penstock.runtime.bundle.manifest import GateRule
 
 
 @pytest.fixture
@@ -30,22 +30,22 @@ def test_what_is_read_is_what_was_written(folder):
 
 
 def test_positives_are_what_every_gate_is_meant_to_let_pass():
-    first, last = replace(MANIFEST.stages[0], gate=Rule(0.0, (1, 2))), MANIFEST.stages[-1]
+    first, last = replace(MANIFEST.stages[0], gate=GateRule(0.0, (1, 2))), MANIFEST.stages[-1]
     made = replace(MANIFEST, labels=("none", "speech", "word", "other"), stages=(first, last))
     assert made.positives == {1, 2}
-    second = replace(first, gate=Rule(0.0, (2, 3)))
+    second = replace(first, gate=GateRule(0.0, (2, 3)))
     assert replace(made, stages=(first, second, last)).positives == {2}
-    assert replace(made, stages=(replace(first, gate=Rule(0.0)), last)).positives == {1, 2, 3}
+    assert replace(made, stages=(replace(first, gate=GateRule(0.0)), last)).positives == {1, 2, 3}
     assert replace(made, stages=(replace(first, gate=None), last), background=1).positives == {0, 2, 3}
 
 
 def test_the_id_changes_with_everything_that_is_said():
     others = [
         replace(MANIFEST, background=1),
-        replace(MANIFEST, promise=None),
+        replace(MANIFEST, guarantee=None),
         replace(MANIFEST, labels=("background", "no")),
         replace(MANIFEST, stages=(replace(MANIFEST.stages[0], sha256="0" * 64), MANIFEST.stages[1])),
-        replace(MANIFEST, stages=(replace(MANIFEST.stages[0], gate=Rule(-1.2500001, (1,))), MANIFEST.stages[1])),
+        replace(MANIFEST, stages=(replace(MANIFEST.stages[0], gate=GateRule(-1.2500001, (1,))), MANIFEST.stages[1])),
     ]
     assert len({manifest.id for manifest in (MANIFEST, *others)}) == 6
 
@@ -86,7 +86,7 @@ def of_stage(number, **fields) -> bytes:
         (b"[1]", "is damaged: the manifest is no object"),
         (b"{}", "is damaged: KeyError"),
         (b"[" * 100_000, "is damaged: RecursionError"),
-        (changed(format=3), "was written by Penstock 0.1.0 in format 3; this one reads up to 2. Update Penstock"),
+        (changed(format=4), "was written by Penstock 0.1.0 in format 4; expected format 3. Update Penstock"),
         (changed(format="2"), "is damaged: format of the manifest is '2'"),
         (changed(labels=[]), "labels are no texts"),
         (changed(labels=["a", 1]), "labels are no texts"),
@@ -96,7 +96,7 @@ def of_stage(number, **fields) -> bytes:
         (changed(background=True), "background of the manifest is True, which is no number"),
         (changed(stages=[]), "there are no stages"),
         (changed(stages={}), "stages of the manifest is {}, which is no list"),
-        (changed(promise=[]), "promise of the manifest is no object"),
+        (changed(guarantee=[]), "guarantee of the manifest is no object"),
         (json.dumps({k: v for k, v in json.loads(MANIFEST.to_bytes()).items() if k != "id"}).encode(), "KeyError..id"),
         (of_stage(1, gate={"threshold": 10**400, "positives": None}), "is damaged: OverflowError"),
         (changed(model="other"), "was changed after it was written: its id is not that of its content. Export it anew"),

@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.errors import DeliveryError, StorageError
-from penstock.runtime.islands.delivery import DropOldest, Inbox, Key, Known, New, Outbox, Pending, Wait, is_late, key_of
+from penstock.runtime.islands.delivery import (
+    AlreadyAnswered,
+    DropOldest,
+    Inbox,
+    InProgress,
+    Key,
+    NewFrame,
+    Outbox,
+    Wait,
+    is_late,
+    key_of,
+)
 from penstock.runtime.islands.journal import START, FileJournal
 from penstock.runtime.islands.protocol import Answer, Frame
 
@@ -39,7 +50,7 @@ class Boxes(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.box = Outbox(4, DropOldest())
-        self.waiting, self.flying, self.done, self.dropped, self.last = [], [], [], [], 0
+        self.waiting, self.in_flight, self.done, self.dropped, self.last = [], [], [], [], 0
         self.accepted = set()
 
     @rule(deadline_ms=st.sampled_from([0, 0, 1, 3]))
@@ -47,26 +58,28 @@ class Boxes(RuleBasedStateMachine):
         self.last += 1
         lost = self.box.put(frame(self.last, captured_us=1000 * self.last, deadline_ms=deadline_ms))
         expected = None
-        if len(self.waiting) + len(self.flying) >= 4:
+        if len(self.waiting) + len(self.in_flight) >= 4:
             expected = (
-                min(self.waiting or self.flying, key=lambda one: one.sequence) if not self.waiting else self.waiting[0]
+                min(self.waiting or self.in_flight, key=lambda one: one.sequence)
+                if not self.waiting
+                else self.waiting[0]
             )
-            (self.waiting or self.flying).remove(expected)
+            (self.waiting or self.in_flight).remove(expected)
             self.dropped.append(expected.sequence)
         assert (lost and lost.sequence) == (expected and expected.sequence)
         self.waiting.append(frame(self.last, captured_us=1000 * self.last, deadline_ms=deadline_ms))
 
     @rule()
     def put_again(self):
-        for known in self.waiting + self.flying:
+        for known in self.waiting + self.in_flight:
             assert self.box.put(known) is None
 
     @rule(window=st.integers(1, 3))
     def take(self, window):
         taken = self.box.take(window)
-        if self.waiting and len([one for one in self.flying if one.sequence not in self.accepted]) < window:
+        if self.waiting and len([one for one in self.in_flight if one.sequence not in self.accepted]) < window:
             assert taken == self.waiting[0]
-            self.flying.append(self.waiting.pop(0))
+            self.in_flight.append(self.waiting.pop(0))
             self.accepted.discard(taken.sequence)
         else:
             assert taken is None
@@ -74,42 +87,42 @@ class Boxes(RuleBasedStateMachine):
     @rule(data=st.data())
     def answer(self, data):
         sequence = data.draw(st.integers(1, self.last + 1))
-        every = {one.sequence: one for one in self.waiting + self.flying}
-        settled = self.box.settle(Key(7, sequence))
-        assert settled == every.get(sequence)
-        if settled:
+        every = {one.sequence: one for one in self.waiting + self.in_flight}
+        acked = self.box.ack(Key(7, sequence))
+        assert acked == every.get(sequence)
+        if acked:
             self.done.append(sequence)
-            self.waiting = [one for one in self.waiting if one != settled]
-            self.flying = [one for one in self.flying if one != settled]
+            self.waiting = [one for one in self.waiting if one != acked]
+            self.in_flight = [one for one in self.in_flight if one != acked]
 
     @rule(data=st.data())
     def accept(self, data):
         sequence = data.draw(st.integers(1, self.last + 1))
         self.box.accept(Key(7, sequence))
-        if sequence in [one.sequence for one in self.flying]:
+        if sequence in [one.sequence for one in self.in_flight]:
             self.accepted.add(sequence)
 
     @rule()
     def cut(self):
-        assert self.box.resend() == len(self.flying)
-        self.waiting = sorted(self.flying, key=lambda one: one.sequence) + self.waiting
-        self.flying = []
+        assert self.box.resend() == len(self.in_flight)
+        self.waiting = sorted(self.in_flight, key=lambda one: one.sequence) + self.waiting
+        self.in_flight = []
         self.accepted.clear()
 
     @rule(later=st.integers(0, 6))
     def wait(self, later):
         now = 1000 * (self.last + later)
         late = self.box.late(now)
-        assert sorted(late) == sorted(one for one in self.waiting + self.flying if is_late(one, now))
+        assert sorted(late) == sorted(one for one in self.waiting + self.in_flight if is_late(one, now))
         self.dropped += [one.sequence for one in late]
         self.waiting = [one for one in self.waiting if one not in late]
-        self.flying = [one for one in self.flying if one not in late]
+        self.in_flight = [one for one in self.in_flight if one not in late]
 
     @invariant()
     def each_frame_is_in_one_place(self):
-        kept = [one.sequence for one in self.waiting + self.flying]
-        flying = [one for one in self.flying if one.sequence not in self.accepted]
-        assert len(self.box) == len(kept) <= 4 and self.box.flying == len(flying)
+        kept = [one.sequence for one in self.waiting + self.in_flight]
+        in_flight = [one for one in self.in_flight if one.sequence not in self.accepted]
+        assert len(self.box) == len(kept) <= 4 and self.box.in_flight == len(in_flight)
         assert sorted(kept + self.done + self.dropped) == list(range(1, self.last + 1))
 
 
@@ -132,14 +145,20 @@ def test_a_full_buffer_makes_who_fills_it_wait():
 
 def test_what_a_receiver_has_seen_it_recognises():
     inbox = Inbox(memory=2)
-    assert inbox.receive(key_of(frame(1))) == New() and inbox.receive(key_of(frame(1))) == Pending() and len(inbox) == 1
+    assert (
+        inbox.receive(key_of(frame(1))) == NewFrame()
+        and inbox.receive(key_of(frame(1))) == InProgress()
+        and len(inbox) == 1
+    )
     answers = [Answer(7, sequence, 0) for sequence in (1, 2, 3)]
     inbox.answer(key_of(answers[0]), answers[0])
-    assert inbox.receive(key_of(frame(1))) == Known(answers[0]) and len(inbox) == 0
+    assert inbox.receive(key_of(frame(1))) == AlreadyAnswered(answers[0]) and len(inbox) == 0
     inbox.answer(key_of(answers[1]), answers[1])
     inbox.answer(key_of(answers[2]), answers[2])
-    assert inbox.receive(key_of(frame(1))) == New(), "what is forgotten is worked on again, and gets the same answer"
-    assert inbox.receive(key_of(frame(1, stream=8))) == New(), "another stream is another frame"
+    assert inbox.receive(key_of(frame(1))) == NewFrame(), (
+        "what is forgotten is worked on again, and gets the same answer"
+    )
+    assert inbox.receive(key_of(frame(1, stream=8))) == NewFrame(), "another stream is another frame"
 
 
 @settings(max_examples=200, deadline=None)
@@ -162,7 +181,7 @@ def test_over_a_link_that_is_cut_each_frame_is_answered_once(seed, capacity, mem
             up.append(taken)
         elif step < cuts + 0.6 and up:
             known = inbox.receive(key_of(up.pop(0)))
-            if isinstance(known, Known):
+            if isinstance(known, AlreadyAnswered):
                 down.append(known.answer)
         elif step < cuts + 0.8 and len(inbox):
             key = draw.choice(sorted(inbox._pending))
@@ -170,7 +189,7 @@ def test_over_a_link_that_is_cut_each_frame_is_answered_once(seed, capacity, mem
             down.append(Answer(*key, label=key.sequence % 5))
         elif down:
             answer = down.pop(draw.randrange(len(down)))
-            if box.settle(key_of(answer)) is not None:
+            if box.ack(key_of(answer)) is not None:
                 said.append(answer)
     assert sorted(answer.sequence for answer in said) == list(range(30))
     assert all(answer.label == answer.sequence % 5 for answer in said)
@@ -182,8 +201,8 @@ def test_a_journal_has_what_was_kept_and_not_settled(journal, tmp_path):
     for sequence in range(5):
         box.put(frame(sequence, payload=bytes([sequence]) * 100))
     box.take(5)
-    box.settle(Key(7, 0))
-    box.settle(Key(7, 3))
+    box.ack(Key(7, 0))
+    box.ack(Key(7, 3))
     again = Outbox(10, journal=journal(path))  # the other was killed: nothing closed it
     assert [one.sequence for one in iter(lambda: again.take(9), None)] == [1, 2, 4]
     assert journal(path).kept()[0] == frame(1, payload=b"\x01" * 100)
@@ -246,7 +265,7 @@ def test_half_a_record_hides_nothing(journal, tmp_path):
     with pytest.raises(StorageError, match=r"frames.journal could not be written: No space left"):
         box.put(frame(3))
     assert len(box) == 2, "nothing was dropped for what could not be kept"
-    assert box.settle(Key(7, 1)).sequence == 1, "an answer counts, whether or not it can be written down"
+    assert box.ack(Key(7, 1)).sequence == 1, "an answer counts, whether or not it can be written down"
     kept._file = whole
     box.put(frame(4))
     assert [one.sequence for one in journal(path).kept()] == [1, 2, 4]
@@ -264,7 +283,7 @@ def test_a_disk_without_room_to_write_the_journal_anew_costs_nothing(journal, tm
 
     monkeypatch.setattr("penstock.runtime.islands.journal.write_atomically", full)
     for sequence in range(18):
-        assert box.settle(Key(7, sequence)) is not None
+        assert box.ack(Key(7, sequence)) is not None
     assert caplog.text.count("No space left on device. The journal stays as long as it is") == 1
     box.put(frame(99))
     path.write_bytes(path.read_bytes() + b"half a record")

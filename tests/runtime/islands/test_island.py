@@ -12,12 +12,12 @@ from helpers.bundles import ENGINES, THREE
 from helpers.memory_link import MemoryLink
 from penstock.errors import DeliveryError, ShapeError, StorageError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.islands.client import Source
+from penstock.runtime.islands.client import Client
 from penstock.runtime.islands.delivery import DropOldest, Key, Outbox, key_of
-from penstock.runtime.islands.executor import Arrived, Away, Finished
-from penstock.runtime.islands.island import Island, Onward
-from penstock.runtime.islands.links.grpc import Listener, dialler
-from penstock.runtime.islands.ops.shadow_audit import Sampled
+from penstock.runtime.islands.executor import Callbacks, Job, RemoteExecutor
+from penstock.runtime.islands.island import Downstream, Island
+from penstock.runtime.islands.links.grpc import Listener, grpc_connector
+from penstock.runtime.islands.ops.shadow_audit import ShadowTally
 from penstock.runtime.islands.protocol import (
     Accepted,
     Answer,
@@ -34,7 +34,7 @@ from penstock.runtime.islands.protocol import (
     encode,
 )
 from penstock.runtime.islands.uplink import Backoff, now_us
-from penstock.runtime.pipeline import Chain
+from penstock.runtime.pipeline import Pipeline
 
 BUNDLE = Bundle(THREE, (b"",) * 4)
 SOON = Backoff(0.001, 0.02)
@@ -49,8 +49,8 @@ class Memory:
     async def start(self, island):
         self.link.there = island.meet
 
-    def dial(self):
-        return self.link.dial
+    def connector(self):
+        return self.link.connector
 
     async def cut(self):
         self.link.cut()
@@ -71,11 +71,11 @@ class Grpc:
         self.port = self.listener.port
         await self.listener.start()
 
-    def dial(self):
-        async def dial():
-            return await dialler(f"127.0.0.1:{self.port}", timeout_s=1)()
+    def connector(self):
+        async def connector():
+            return await grpc_connector(f"127.0.0.1:{self.port}", timeout_s=1)()
 
-        return dial
+        return connector
 
     async def cut(self):
         await self.listener.stop(0)
@@ -97,11 +97,13 @@ class Town:
         self.islands, self.tasks = [None] * 4, [None] * 4
 
     async def build(self, i):
-        onward = None
+        downstream = None
         if i < 3:
-            onward = Onward(self.links[i + 1].dial(), self.options.get("outbox", lambda: Outbox(64))(), backoff=SOON)
+            downstream = Downstream(
+                self.links[i + 1].connector(), self.options.get("outbox", lambda: Outbox(64))(), backoff=SOON
+            )
         plain = {name: value for name, value in self.options.items() if name != "outbox"}
-        self.islands[i] = Island(BUNDLE, i + 1, onward=onward, engine=self.engines[i], **plain)
+        self.islands[i] = Island(BUNDLE, i + 1, downstream=downstream, engine=self.engines[i], **plain)
         self.tasks[i] = asyncio.ensure_future(self.islands[i].run())
         await self.links[i].start(self.islands[i])
 
@@ -130,7 +132,7 @@ def samples(n, seed=0):
 
 def check(answers, x) -> None:
     """Each sample has the answer of the chain in one process."""
-    wanted = Chain(BUNDLE, engines=ENGINES).predict(x)
+    wanted = Pipeline(BUNDLE, engines=ENGINES).predict(x)
     for i, answer in enumerate(answers):
         assert isinstance(answer, Answer), answer
         assert answer.label == wanted.label[i]
@@ -166,7 +168,7 @@ AWAY = [SomeTimeElsewhere(engine) for engine in ENGINES]
 def test_islands_over_links_are_the_chain_in_one_process(kind, engines):
     async def story():
         x = samples(300)
-        async with town(kind, engines) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+        async with town(kind, engines) as made, Client(THREE, made.links[0].connector(), backoff=SOON) as source:
             check(await asyncio.gather(*[await source.submit(sample) for sample in x]), x)
             counts = [island.counts for island in made.islands]
         assert counts[0].frames == 300 and all(one.answered == one.frames for one in counts)
@@ -181,7 +183,7 @@ def test_islands_over_links_are_the_chain_in_one_process(kind, engines):
 def test_whatever_is_cut_and_killed_each_frame_is_answered_once(kind):
     async def story():
         x = samples(1200 if kind == "memory" else 600)
-        async with town(kind) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+        async with town(kind) as made, Client(THREE, made.links[0].connector(), backoff=SOON) as source:
 
             async def trouble():
                 for i in range(16 if kind == "memory" else 8):
@@ -201,7 +203,7 @@ def test_whatever_is_cut_and_killed_each_frame_is_answered_once(kind):
                     await asyncio.sleep(0.002)
             check(await asyncio.gather(*futures), x)
             await making
-            assert source.sender.resent > 0
+            assert source.uplink.resent > 0
 
     run(story())
 
@@ -209,8 +211,8 @@ def test_whatever_is_cut_and_killed_each_frame_is_answered_once(kind):
 def test_while_the_next_island_is_away_samples_are_still_stopped():
     async def story():
         x = samples(60)
-        stops = Chain(BUNDLE, engines=ENGINES).predict(x).stopped_at == 0
-        async with town("memory") as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+        stops = Pipeline(BUNDLE, engines=ENGINES).predict(x).stopped_at == 0
+        async with town("memory") as made, Client(THREE, made.links[0].connector(), backoff=SOON) as source:
             await made.kill(1)
             futures = [await source.submit(sample) for sample in x[:50]]
             await asyncio.sleep(0.1)
@@ -226,7 +228,7 @@ def test_a_full_buffer_drops_its_oldest_or_makes_the_source_wait():
     async def story():
         x = np.ones((40, 3), np.float32)  # all pass the first gate
         drop = {"outbox": lambda: Outbox(4, DropOldest()), "window": 64}
-        async with town("memory", **drop) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+        async with town("memory", **drop) as made, Client(THREE, made.links[0].connector(), backoff=SOON) as source:
             await made.kill(1)
             futures = [await source.submit(sample) for sample in x]
             await asyncio.sleep(0.1)
@@ -237,7 +239,7 @@ def test_a_full_buffer_drops_its_oldest_or_makes_the_source_wait():
         wait = {"outbox": lambda: Outbox(4), "window": 4}
         async with town("memory", **wait) as made:
             outbox = Outbox(4)
-            async with Source(THREE, made.links[0].dial(), outbox=outbox, backoff=SOON) as source:
+            async with Client(THREE, made.links[0].connector(), outbox=outbox, backoff=SOON) as source:
                 await made.kill(1)
                 sending = asyncio.ensure_future(asyncio.gather(*[source.submit(sample) for sample in x]))
                 await asyncio.sleep(0.1)
@@ -251,7 +253,10 @@ def test_a_full_buffer_drops_its_oldest_or_makes_the_source_wait():
 def test_what_comes_too_late_is_reported():
     async def story():
         x = np.ones((5, 3), np.float32)
-        async with town("memory") as made, Source(THREE, made.links[0].dial(), deadline_ms=80, backoff=SOON) as source:
+        async with (
+            town("memory") as made,
+            Client(THREE, made.links[0].connector(), deadline_ms=80, backoff=SOON) as source,
+        ):
             await made.kill(1)
             futures = [await source.submit(sample) for sample in x]
             said = await asyncio.gather(*futures)
@@ -265,7 +270,7 @@ def test_what_comes_too_late_is_reported():
 def test_a_source_that_ends_reports_what_is_left():
     async def story():
         x = np.ones(3, np.float32)
-        async with Source(THREE, MemoryLink().dial, outbox=Outbox(2), backoff=SOON) as source:
+        async with Client(THREE, MemoryLink().connector, outbox=Outbox(2), backoff=SOON) as source:
             asked = [asyncio.ensure_future(source.ask(x)) for _ in range(4)]
             await asyncio.sleep(0.05)
         assert [answer.reason for answer in await asyncio.gather(*asked)] == [Reason.ENDED] * 4
@@ -277,11 +282,11 @@ def test_a_source_that_ends_reports_what_is_left():
 def test_times_that_cannot_be_are_refused():
     for deadline_ms in (-1, 2**32, 0.5):
         with pytest.raises(DeliveryError, match=r"deadline_ms = .* is not possible: whole milliseconds, 0 for none"):
-            Source(THREE, MemoryLink().dial, deadline_ms=deadline_ms)
+            Client(THREE, MemoryLink().connector, deadline_ms=deadline_ms)
 
     async def story():
         with pytest.raises(DeliveryError, match=r"captured_us = -1 is not possible"):
-            await Source(THREE, MemoryLink().dial).submit(np.ones(3, np.float32), captured_us=-1)
+            await Client(THREE, MemoryLink().connector).submit(np.ones(3, np.float32), captured_us=-1)
 
     run(story())
 
@@ -296,7 +301,7 @@ def test_a_frame_whose_link_broke_while_it_waited_is_new_when_it_comes_again():
             island._bench._slow = True
             made.tasks[0].cancel()  # nobody works for a while
             await asyncio.gather(made.tasks[0], return_exceptions=True)
-            sources = [Source(THREE, made.links[0].dial(), backoff=SOON) for _ in range(3)]
+            sources = [Client(THREE, made.links[0].connector(), backoff=SOON) for _ in range(3)]
             async with AsyncExitStack() as stack:
                 for source in sources:
                     await stack.enter_async_context(source)
@@ -316,7 +321,7 @@ def test_what_is_not_the_links_fault_is_raised():
         raise AttributeError("no such thing")
 
     async def story():
-        async with Source(THREE, broken, backoff=SOON) as source:
+        async with Client(THREE, broken, backoff=SOON) as source:
             for _ in range(2):
                 with pytest.raises(AttributeError, match="no such thing"):
                     await source.ask(np.ones(3, np.float32))
@@ -327,7 +332,7 @@ def test_what_is_not_the_links_fault_is_raised():
 def test_who_is_not_there_is_named_once(caplog):
     async def story():
         asked = []
-        async with Source(THREE, dialler("127.0.0.1:1", timeout_s=0.05), backoff=SOON) as source:
+        async with Client(THREE, grpc_connector("127.0.0.1:1", timeout_s=0.05), backoff=SOON) as source:
             asked.append(await source.submit(np.ones(3, np.float32)))
             await asyncio.sleep(0.4)
         assert (await asked[0]).reason is Reason.ENDED
@@ -356,7 +361,7 @@ def test_who_says_goodbye_and_stays_is_left_after_a_while(monkeypatch, kind):
                     await connection.send(encode(Answer(asked.stream, asked.sequence, 0, 1, (0.2,))))
 
         await link.start(SimpleNamespace(meet=lingers, stage=THREE.stages[0]))
-        async with Source(THREE, link.dial(), outbox=Outbox(4, DropOldest()), backoff=SOON) as source:
+        async with Client(THREE, link.connector(), outbox=Outbox(4, DropOldest()), backoff=SOON) as source:
             futures = []
             for _ in range(60):
                 futures.append(await source.submit(np.ones(3, np.float32)))
@@ -371,7 +376,7 @@ def test_who_says_goodbye_and_stays_is_left_after_a_while(monkeypatch, kind):
 
 def test_a_source_that_was_not_entered_and_what_is_no_array_are_clear_errors():
     async def story():
-        source = Source(THREE, MemoryLink().dial)
+        source = Client(THREE, MemoryLink().connector)
         with pytest.raises(DeliveryError, match="a source sends nothing before it was entered: async with Source"):
             await source.ask(np.ones(3, np.float32))
         with pytest.raises(ShapeError, match="an input of type list came"):
@@ -404,7 +409,7 @@ def test_after_an_orderly_goodbye_the_next_is_dialled_at_once():
 
         link.there = leaves
         for _ in range(30):
-            async with Source(THREE, link.dial, backoff=SOON) as source:
+            async with Client(THREE, link.connector, backoff=SOON) as source:
                 asked = [await source.submit(np.ones(3, np.float32)) for _ in range(7)]
                 await asyncio.wait_for(asyncio.gather(*asked), 2)
 
@@ -427,7 +432,7 @@ def test_a_frame_that_came_again_over_a_new_link_is_not_forgotten_with_the_old_o
                     await island.meet(connection)
 
                 link.there = meet
-                ends.append(await link.dial())
+                ends.append(await link.connector())
                 links.append(link)
                 await ends[-1].send(encode(Hello(bytes.fromhex(THREE.id), 4)))
                 await ends[-1].receive()
@@ -479,7 +484,7 @@ def test_an_answer_that_makes_no_sense_is_a_failure(caplog):
         link.there = liar
         for lie in ({"label": 3}, {"label": 0, "stopped_by": 4}, {"label": 1}, {"label": 0, "scores": (0.5,) * 4}):
             answers.append(lambda stream, sequence, lie=lie: Answer(stream, sequence, **lie))
-            async with Source(THREE, link.dial, backoff=SOON) as source:
+            async with Client(THREE, link.connector, backoff=SOON) as source:
                 assert await source.ask(np.ones(3, np.float32)) == Dropped(source.stream, 1, Reason.FAILED)
 
     run(story())
@@ -500,7 +505,7 @@ def test_a_welcome_alone_is_no_success():
             await connection.close()
 
         link.there = rude
-        async with Source(THREE, link.dial, backoff=Backoff(0.01, 5)) as source:
+        async with Client(THREE, link.connector, backoff=Backoff(0.01, 5)) as source:
             await source.submit(np.ones(3, np.float32))
             await asyncio.sleep(0.5)
 
@@ -512,7 +517,7 @@ def test_a_welcome_alone_is_no_success():
 def test_an_island_that_drains_answers_what_it_has(kind):
     async def story():
         x = samples(100)
-        async with town(kind, window=64) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+        async with town(kind, window=64) as made, Client(THREE, made.links[0].connector(), backoff=SOON) as source:
             futures = [await source.submit(sample) for sample in x]
             await asyncio.sleep(0.05)
             assert await made.islands[1].drain(5)
@@ -552,15 +557,15 @@ def test_what_is_not_for_this_island_is_refused_and_counted(kind):
 
     async def story():
         async with town(kind) as made:
-            dial, counted = made.links[0].dial(), made.islands[0].counts.refused
+            connector, counted = made.links[0].connector(), made.islands[0].counts.refused
             for content, fault, text in cases:
-                connection = await dial()
+                connection = await connector()
                 await connection.send(content)
                 said = decode_down(await connection.receive())
                 assert isinstance(said, Refused) and said.fault is fault and text in said.text
                 assert await connection.receive() is None, "and that is the end of it"
                 await connection.close()
-            connection = await dial()
+            connection = await connector()
             await connection.send(encode(hello))
             assert isinstance(decode_down(await connection.receive()), Welcome)
             for content, fault, text in later:
@@ -585,7 +590,7 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_read():
     async def story():
         async with AsyncExitStack() as stack:
             made = await stack.enter_async_context(town("grpc"))
-            connection = await made.links[0].dial()()
+            connection = await made.links[0].connector()()
             await connection.send(encode(Hello(bytes.fromhex(THREE.id), 1)))
             await connection.receive()
             await connection.send(encode(frame(payload=bytes(5000))))
@@ -594,7 +599,7 @@ def test_a_message_that_is_too_long_is_refused_before_it_is_read():
             await connection.send(encode(frame(payload=bytes(70_000))))
             assert await connection.receive() is None
             await connection.close()
-            async with Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+            async with Client(THREE, made.links[0].connector(), backoff=SOON) as source:
                 assert isinstance(await source.ask(np.ones(3, np.float32)), Answer), "others are not harmed"
 
     run(story())
@@ -604,7 +609,7 @@ def test_an_audit_sees_what_was_stopped_and_the_source_notices_nothing():
     async def story():
         x = samples(400)
         made = {"audit": 1.0, "outbox": lambda: Outbox(1000)}
-        async with town("memory", **made) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+        async with town("memory", **made) as made, Client(THREE, made.links[0].connector(), backoff=SOON) as source:
             check(await asyncio.gather(*[await source.submit(sample) for sample in x]), x)
             while any(island.waiting for island in made.islands):
                 await asyncio.sleep(0.01)
@@ -612,13 +617,13 @@ def test_an_audit_sees_what_was_stopped_and_the_source_notices_nothing():
 
     audits, counts = run(story())
     x = samples(400)
-    wanted = Chain(BUNDLE, engines=ENGINES).predict(x)
+    wanted = Pipeline(BUNDLE, engines=ENGINES).predict(x)
     stopped = wanted.stopped_at == 0
     ends = (x[stopped] + 0.25 + 1 - 2).argmax(1)  # what the end says of what the first gate stopped
     later = wanted.stopped_at > 0
     ends_later = (x[later] + 0.25 + 1 - 2).argmax(1)
-    assert audits[0].here == Sampled(counts[0].stopped, stopped.sum(), (ends > 0).sum())
-    assert audits[0].later == Sampled(later.sum(), later.sum(), (ends_later > 0).sum())
+    assert audits[0].here == ShadowTally(counts[0].stopped, stopped.sum(), (ends > 0).sum())
+    assert audits[0].later == ShadowTally(later.sum(), later.sum(), (ends_later > 0).sum())
     assert audits[0].passed == (wanted.label > 0).sum()
     assert audits[2].here.judged == counts[2].stopped == (wanted.stopped_at == 2).sum(), (
         "what others audit it passes on"
@@ -646,7 +651,7 @@ class MoodyElsewhere:
 def test_an_engine_that_fails_costs_its_frames_and_no_more(engine):
     async def story():
         engines = [*ENGINES[:3], engine]
-        async with town("memory", engines) as made, Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+        async with town("memory", engines) as made, Client(THREE, made.links[0].connector(), backoff=SOON) as source:
             said = [await source.ask(np.full(3, value, np.float32)) for value in (2, 9, 2)]
             assert [type(one) for one in said] == [Answer, Dropped, Answer] and said[1].reason is Reason.FAILED
 
@@ -660,11 +665,13 @@ def test_elsewhere_many_are_at_work_but_no_more_than_there_is_room_for():
         async def worked(arrived, values, logit):
             told.append(arrived.frame.sequence)
 
-        bench = Away(engine, Finished(worked, lambda key, reason: told.append((key.sequence, reason))), most=5)
+        bench = RemoteExecutor(
+            engine, Callbacks(worked, lambda key, reason: told.append((key.sequence, reason))), most=5
+        )
         running = asyncio.ensure_future(bench.run())
         for i in range(50):
             frame = Frame(0, 0, i, captured_us=0 if i == 7 else now_us(), payload=b"", deadline_ms=60_000)
-            await bench.take(Arrived(frame, key_of(frame), np.ones(3, np.float32), 0.0))
+            await bench.take(Job(frame, key_of(frame), np.ones(3, np.float32), 0.0))
         while bench._tasks:
             await asyncio.sleep(0.001)
         running.cancel()
@@ -679,10 +686,10 @@ def test_what_breaks_behind_an_engine_elsewhere_ends_the_island():
         async def worked(arrived, values, logit):
             raise StorageError("the disk is gone")
 
-        bench = Away(SomeTimeElsewhere(ENGINES[3]), Finished(worked, lambda key, reason: None))
+        bench = RemoteExecutor(SomeTimeElsewhere(ENGINES[3]), Callbacks(worked, lambda key, reason: None))
         running = asyncio.ensure_future(bench.run())
         await asyncio.sleep(0)
-        await bench.take(Arrived(Frame(0, 0, 1, 0, b""), Key(0, 1), np.ones(3, np.float32), 0.0))
+        await bench.take(Job(Frame(0, 0, 1, 0, b""), Key(0, 1), np.ones(3, np.float32), 0.0))
         with pytest.raises(StorageError, match="the disk is gone"):
             await running
 
@@ -699,7 +706,10 @@ def test_a_journal_that_is_full_costs_its_frames_and_no_more(caplog):
 
     async def story():
         made = {"outbox": lambda: Outbox(9, journal=Full())}
-        async with town("memory", **made) as islands, Source(THREE, islands.links[0].dial(), backoff=SOON) as source:
+        async with (
+            town("memory", **made) as islands,
+            Client(THREE, islands.links[0].connector(), backoff=SOON) as source,
+        ):
             passes = await source.ask(np.ones(3, np.float32))
             stops = await source.ask(np.full(3, -1, np.float32))
             assert passes.reason is Reason.BUFFER_FULL and isinstance(stops, Answer)
@@ -714,7 +724,7 @@ def test_who_says_nothing_is_not_waited_for(monkeypatch):
 
     async def story():
         async with town("memory") as made:
-            connection = await made.links[0].dial()()
+            connection = await made.links[0].connector()()
             said = decode_down(await connection.receive())
             assert said.fault is Fault.UNEXPECTED and "no Hello came within 0.05 s" in said.text
             assert await connection.receive() is None
@@ -751,7 +761,7 @@ def test_who_does_not_listen_is_not_listened_to():
             heard = deaf.sent
             await asyncio.sleep(0.2)
             assert heard == deaf.sent < 100, "it is read no further"
-            async with Source(THREE, made.links[0].dial(), backoff=SOON) as source:
+            async with Client(THREE, made.links[0].connector(), backoff=SOON) as source:
                 assert isinstance(await source.ask(np.ones(3, np.float32)), Answer), "others are"
             meeting.cancel()
             await asyncio.gather(meeting, return_exceptions=True)
@@ -765,4 +775,4 @@ def test_islands_that_cannot_be_are_refused():
     with pytest.raises(DeliveryError, match="stage 2 of 4 must know the next island's address"):
         Island(BUNDLE, 2, engine=ENGINES[0])
     with pytest.raises(DeliveryError, match="stage 4 of 4 is the last and sends nothing on"):
-        Island(BUNDLE, 4, engine=ENGINES[0], onward=Onward(MemoryLink().dial, Outbox(1)))
+        Island(BUNDLE, 4, engine=ENGINES[0], downstream=Downstream(MemoryLink().connector, Outbox(1)))

@@ -17,14 +17,14 @@ import pytest
 from helpers.zoo import export_three_stages
 from penstock.errors import DeliveryError, LinkError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.islands.client import Source
-from penstock.runtime.islands.links.grpc import Identity, dialler
+from penstock.runtime.islands.client import Client
+from penstock.runtime.islands.links.grpc import TlsConfig, grpc_connector
 from penstock.runtime.islands.ops.certificates import write_certificates
-from penstock.runtime.islands.ops.local_cluster import Fleet
+from penstock.runtime.islands.ops.local_cluster import LocalCluster
 from penstock.runtime.islands.protocol import Answer
-from penstock.runtime.islands.server import Station, check_reach
+from penstock.runtime.islands.server import ServerConfig, check_reach
 from penstock.runtime.islands.uplink import Backoff
-from penstock.runtime.pipeline import Chain
+from penstock.runtime.pipeline import Pipeline
 
 SOON = Backoff(0.01, 0.1)
 MAIN = "from penstock.cli import main; main()"
@@ -64,8 +64,8 @@ class Stations:
         self.processes[i].kill()
         self.processes[i].communicate()
 
-    def dial(self, identity=None):
-        return dialler(f"127.0.0.1:{self.ports[0]}", identity=identity, timeout_s=1)
+    def connector(self, tls=None):
+        return grpc_connector(f"127.0.0.1:{self.ports[0]}", tls=tls, timeout_s=1)
 
 
 @contextmanager
@@ -85,17 +85,17 @@ def samples(bundle, n):
 
 
 def check(bundle, x, answers) -> None:
-    wanted = Chain(Bundle.read(bundle)).predict(x)
+    wanted = Pipeline(Bundle.read(bundle)).predict(x)
     assert len(set(wanted.stopped_at)) == 3, "some stop here, some there, some nowhere"
     for i, answer in enumerate(answers):
         assert isinstance(answer, Answer), answer
         assert (answer.label, answer.stopped_by) == (wanted.label[i], wanted.stopped_at[i] + 1)
 
 
-async def is_heard(dial) -> bool:
+async def is_heard(connector) -> bool:
     """Whether somebody answers, if only to refuse."""
     try:
-        connection = await dial()
+        connection = await connector()
         await connection.send(b"")
         said = await connection.receive()
         await connection.close()
@@ -113,7 +113,7 @@ def test_islands_that_are_killed_lose_nothing(bundle):
 
     async def story():
         with stations(bundle) as made:
-            async with Source(Bundle.read(bundle).manifest, made.dial(), backoff=SOON) as source:
+            async with Client(Bundle.read(bundle).manifest, made.connector(), backoff=SOON) as source:
 
                 async def trouble():
                     for i in (0, 1, 2):
@@ -128,7 +128,7 @@ def test_islands_that_are_killed_lose_nothing(bundle):
                     await asyncio.sleep(0.001)
                 check(bundle, x, await asyncio.gather(*futures))
                 await making
-                assert source.sender.resent > 0
+                assert source.uplink.resent > 0
 
     run(story())
 
@@ -138,7 +138,7 @@ def test_told_to_end_an_island_answers_what_it_has_and_ends(bundle):
 
     async def story():
         with stations(bundle) as made:
-            async with Source(Bundle.read(bundle).manifest, made.dial(), backoff=SOON) as source:
+            async with Client(Bundle.read(bundle).manifest, made.connector(), backoff=SOON) as source:
                 futures = [await source.submit(sample) for sample in x]
                 await futures[0]
                 made.processes[1].send_signal(signal.SIGTERM)
@@ -160,8 +160,8 @@ def test_with_mutual_tls_only_those_who_are_known_get_in(bundle, tmp_path):
     write_certificates(foreign, ["hub.local"])
     assert (known / "hub.local.key").stat().st_mode & 0o077 == 0
 
-    def identity(folder, name="hub.local"):
-        return Identity(folder / f"{name}.pem", folder / f"{name}.key", folder / "authority.pem")
+    def tls(folder, name="hub.local"):
+        return TlsConfig(folder / f"{name}.pem", folder / f"{name}.key", folder / "authority.pem")
 
     x = samples(bundle, 60)
     files = ("certificate", f"{known}/hub.local.pem"), ("key", f"{known}/hub.local.key")
@@ -169,26 +169,26 @@ def test_with_mutual_tls_only_those_who_are_known_get_in(bundle, tmp_path):
 
     async def story():
         with stations(bundle, *options) as made:
-            async with Source(Bundle.read(bundle).manifest, made.dial(identity(known, "phone.local"))) as source:
+            async with Client(Bundle.read(bundle).manifest, made.connector(tls(known, "phone.local"))) as source:
                 check(bundle, x, await asyncio.gather(*[await source.submit(sample) for sample in x]))
-            assert await is_heard(made.dial(identity(known)))
-            assert not await is_heard(made.dial(identity(foreign)))
-            assert not await is_heard(made.dial(None))
+            assert await is_heard(made.connector(tls(known)))
+            assert not await is_heard(made.connector(tls(foreign)))
+            assert not await is_heard(made.connector(None))
 
     run(story())
 
 
 def test_metrics_and_health_say_what_is_the_case(bundle):
     x = samples(bundle, 120)
-    stops = Chain(Bundle.read(bundle)).predict(x).stopped_at
+    stops = Pipeline(Bundle.read(bundle)).predict(x).stopped_at
 
     async def story():
-        with Fleet(bundle) as fleet:
-            assert [seen.counts["frames"] for seen in fleet.look()] == [0, 0, 0]
-            async with Source(Bundle.read(bundle).manifest, dialler(fleet.address)) as source:
+        with LocalCluster(bundle) as cluster:
+            assert [seen.counts["frames"] for seen in cluster.look()] == [0, 0, 0]
+            async with Client(Bundle.read(bundle).manifest, grpc_connector(cluster.address)) as source:
                 check(bundle, x, await asyncio.gather(*[await source.submit(sample) for sample in x]))
-            seen = fleet.look()
-            async with grpc.aio.insecure_channel(fleet.address) as channel:
+            seen = cluster.look()
+            async with grpc.aio.insecure_channel(cluster.address) as channel:
                 health = await channel.unary_unary("/grpc.health.v1.Health/Check")(b"")
             return seen, health
 
@@ -234,26 +234,24 @@ def test_a_fleet_whose_island_does_not_start_is_none(bundle, tmp_path):
     shutil.copytree(bundle, damaged)
     (damaged / "stage-1.onnx").write_bytes(b"")
     with pytest.raises(DeliveryError, match=r"the island of stage 3 did not start: .*stage-1.onnx is damaged"):  # noqa: SIM117
-        with Fleet(damaged):
+        with LocalCluster(damaged):
             pass
     assert islands_of(damaged) == 0
 
 
 def test_without_protection_only_this_machine_gets_in(bundle, tmp_path):
-    with pytest.raises(
-        LinkError, match=r"an island at 0.0.0.0:7000 could be reached by other machines.*--in-the-clear"
-    ):
-        check_reach(Station(bundle, 1, "0.0.0.0:7000"))
-    check_reach(Station(bundle, 1, "0.0.0.0:7000", in_the_clear=True))
-    ours = Identity(*(tmp_path / name for name in "abc"))
+    with pytest.raises(LinkError, match=r"an island at 0.0.0.0:7000 could be reached by other machines.*--insecure"):
+        check_reach(ServerConfig(bundle, 1, "0.0.0.0:7000"))
+    check_reach(ServerConfig(bundle, 1, "0.0.0.0:7000", insecure=True))
+    ours = TlsConfig(*(tmp_path / name for name in "abc"))
     with pytest.raises(
         LinkError, match=r"a could not be read: No such file or directory. Make one with penstock certs"
     ):
-        check_reach(Station(bundle, 1, "0.0.0.0:7000", identity=ours))
-    check_reach(Station(bundle, 1, "localhost:7000"))
+        check_reach(ServerConfig(bundle, 1, "0.0.0.0:7000", tls=ours))
+    check_reach(ServerConfig(bundle, 1, "localhost:7000"))
     with pytest.raises(LinkError, match=r"frames to hub:7002 would cross the network where others can read them"):
-        check_reach(Station(bundle, 1, "localhost:7000", onward="hub:7002"))
-    check_reach(Station(bundle, 1, "localhost:7000", onward="hub:7002", in_the_clear=True))
+        check_reach(ServerConfig(bundle, 1, "localhost:7000", downstream="hub:7002"))
+    check_reach(ServerConfig(bundle, 1, "localhost:7000", downstream="hub:7002", insecure=True))
 
 
 def test_certificates_that_are_none_are_refused_as_such(bundle, tmp_path):
@@ -262,7 +260,7 @@ def test_certificates_that_are_none_are_refused_as_such(bundle, tmp_path):
     files = {name: tmp_path / name for name in ("a.pem", "a.key", "b.key", "authority.pem", "junk")}
 
     def reach(*names):
-        check_reach(Station(bundle, 1, "0.0.0.0:7000", identity=Identity(*(files[name] for name in names))))
+        check_reach(ServerConfig(bundle, 1, "0.0.0.0:7000", tls=TlsConfig(*(files[name] for name in names))))
 
     reach("a.pem", "a.key", "authority.pem")
     for names in (("junk", "a.key", "authority.pem"), ("a.pem", "junk", "authority.pem"), ("a.pem", "b.key", "junk")):

@@ -7,34 +7,34 @@ from hypothesis import strategies as st
 
 from penstock.errors import DataError, ShapeError
 from penstock.runtime.streaming.features import FLOOR, LogMel, Mfcc, features
-from penstock.runtime.streaming.frame_ring import Windows
-from penstock.runtime.streaming.frontend import Sensor, SensorFront, SoundFront, front_of, silent_frame
+from penstock.runtime.streaming.frame_ring import FrameRing
+from penstock.runtime.streaming.frontend import AudioFrontend, Sensor, SensorFrontend, build_frontend, silent_frame
 
 SENSES = [LogMel(), Mfcc(coefficients=13), LogMel(rate_hz=8000, window_ms=25, hop_ms=30, high_hz=3800, mels=20)]
 STREAM = np.random.default_rng(0).uniform(-0.5, 0.5, 20_000).astype(np.float32)
 
 
-@pytest.mark.parametrize("sense", SENSES)
+@pytest.mark.parametrize("frontend", SENSES)
 @given(cuts=st.lists(st.integers(1, 4000), max_size=12))
 @settings(max_examples=25)
-def test_any_chunking_gives_the_features_of_the_whole(sense: LogMel, cuts: list[int]) -> None:
-    front = SoundFront(sense)
+def test_any_chunking_gives_the_features_of_the_whole(frontend: LogMel, cuts: list[int]) -> None:
+    front = AudioFrontend(frontend)
     parts = [front.push(part) for part in np.split(STREAM, np.cumsum(cuts)[np.cumsum(cuts) < len(STREAM)])]
-    np.testing.assert_allclose(np.concatenate(parts), features(STREAM, sense).T, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(np.concatenate(parts), features(STREAM, frontend).T, rtol=1e-5, atol=1e-4)
 
 
 def test_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     real = np.fft.rfft
     monkeypatch.setattr(np.fft, "rfft", lambda a, n: (seen.append(len(a)), real(a, n))[1])
-    front = SoundFront(LogMel())
+    front = AudioFrontend(LogMel())
     for start in range(0, 16_000, 130):
         front.push(STREAM[start : min(16_000, start + 130)])
     assert sum(seen) == LogMel().frames(16_000)
 
 
 def test_a_front_keeps_less_than_a_frame_and_a_hop() -> None:
-    front = SoundFront(LogMel())
+    front = AudioFrontend(LogMel())
     for _ in range(50):
         front.push(STREAM)
         assert len(front._rest) < 480 + 320
@@ -42,19 +42,19 @@ def test_a_front_keeps_less_than_a_frame_and_a_hop() -> None:
 
 
 def test_behind_a_gap_a_front_begins_anew() -> None:
-    front = SoundFront(LogMel())
+    front = AudioFrontend(LogMel())
     front.push(STREAM[:777])
-    front.forget()
+    front.reset()
     np.testing.assert_allclose(front.push(STREAM[:1000]), features(STREAM[:1000], LogMel()).T, rtol=1e-5, atol=1e-4)
 
 
 def test_a_sensor_is_taken_as_it_is() -> None:
-    sense = Sensor(rate_hz=50, axes=6)
-    front = front_of(sense)
-    assert isinstance(front, SensorFront)
+    frontend = Sensor(rate_hz=50, axes=6)
+    front = build_frontend(frontend)
+    assert isinstance(front, SensorFrontend)
     samples = np.arange(12.0, dtype=np.float32).reshape(2, 6)
     assert np.array_equal(front.push(samples), samples)
-    assert silent_frame(sense) is None
+    assert silent_frame(frontend) is None
     with pytest.raises(ShapeError, match=r"samples of shape \(2, 3\) came: give \(samples, 6\)"):
         front.push(samples[:, :3])
     with pytest.raises(DataError, match="a sensor of 0 axes at 50 Hz came"):
@@ -68,14 +68,14 @@ def test_silence_is_the_floor() -> None:
 @given(st.integers(1, 7), st.integers(1, 9), st.lists(st.integers(0, 11), max_size=10))
 def test_windows_are_those_of_the_whole(frames: int, hop: int, cuts: list[int]) -> None:
     stream = np.arange(80, dtype=np.float32).reshape(40, 2)
-    ring = Windows(frames, hop, 2)
+    ring = FrameRing(frames, hop, 2)
     got = [w for part in np.split(stream, [c for c in np.cumsum(cuts) if c < 40]) for w in ring.push(part)]
     wanted = [stream[i : i + frames].T for i in range(0, 40 - frames + 1, hop)]
     assert np.array_equal(np.array(got), np.array(wanted))
-    ring.forget()
+    ring.reset()
     assert np.array_equal(np.array(list(ring.push(stream))), np.array(wanted))
 
 
 def test_windows_that_make_no_sense() -> None:
     with pytest.raises(DataError, match="windows of 0 frames every 5 came"):
-        Windows(0, 5, 1)
+        FrameRing(0, 5, 1)

@@ -14,32 +14,32 @@ from helpers.bundles import MANIFEST
 from helpers.memory_link import MemoryLink
 from penstock.errors import BundleError, DataError, DeliveryError, LinkError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.bundle.manifest import Rule, Values, understand
+from penstock.runtime.bundle.manifest import GateRule, Values, parse_manifest
 from penstock.runtime.engines import Output
-from penstock.runtime.islands.client import Source
+from penstock.runtime.islands.client import Client
 from penstock.runtime.islands.delivery import Outbox
-from penstock.runtime.islands.island import Island, Onward
-from penstock.runtime.pipeline import Chain
-from penstock.runtime.streaming.config import Hearing
-from penstock.runtime.streaming.detector import LIMIT, Decision, log_odds, smooth
+from penstock.runtime.islands.island import Downstream, Island
+from penstock.runtime.pipeline import Pipeline
+from penstock.runtime.streaming.config import StreamConfig
+from penstock.runtime.streaming.detector import LIMIT, DetectorConfig, log_odds, smooth
 from penstock.runtime.streaming.features import LogMel, Mfcc, features
 from penstock.runtime.streaming.frontend import Sensor
 from penstock.runtime.streaming.listener import SILENT, Listener, listen_over
 
 SENSE = LogMel(mels=8)
-HEARING = Hearing(
-    SENSE, frames=9, hop=3, mean=(-9.0,) * 8, std=(4.0,) * 8, words=(1,), decision=Decision(1.0, 0.5, 2, 0.3)
+HEARING = StreamConfig(
+    SENSE, frames=9, hop=3, mean=(-9.0,) * 8, std=(4.0,) * 8, words=(1,), detector=DetectorConfig(1.0, 0.5, 2, 0.3)
 )
 WINDOW, FEW = Values((8, 9), "float32"), Values((8,), "float32")
 TWO_GATES = replace(
     MANIFEST,
     labels=("background", "word", "speech"),
     stages=(
-        replace(MANIFEST.stages[0], takes=WINDOW, gives=FEW, gate=Rule(-0.2)),
-        replace(MANIFEST.stages[0], takes=FEW, gives=FEW, gate=Rule(0.0), file="other.onnx"),
+        replace(MANIFEST.stages[0], takes=WINDOW, gives=FEW, gate=GateRule(-0.2)),
+        replace(MANIFEST.stages[0], takes=FEW, gives=FEW, gate=GateRule(0.0), file="other.onnx"),
         replace(MANIFEST.stages[1], takes=FEW, gives=Values((3,), "float32")),
     ),
-    hearing=HEARING,
+    stream_config=HEARING,
 )
 
 
@@ -73,14 +73,14 @@ def sound(seconds=3.0, seed=0):
 
 
 def listener():
-    return Listener(BUNDLE, chain=Chain(BUNDLE, engines=ENGINES))
+    return Listener(BUNDLE, chain=Pipeline(BUNDLE, engines=ENGINES))
 
 
 def by_hand(samples):
     """All windows of a stream that is whole, at once."""
     frames = (features(samples, SENSE) + 9) / 4
     windows = np.stack([frames[:, i : i + 9] for i in range(0, frames.shape[1] - 8, 3)]).astype(np.float32)
-    answers = Chain(BUNDLE, engines=ENGINES).predict(windows)
+    answers = Pipeline(BUNDLE, engines=ENGINES).predict(windows)
     scores = np.where(answers.stopped_at < 0, log_odds(np.nan_to_num(answers.logits), 1), -LIMIT)
     times = (480 + 320 * (8 + 3 * np.arange(len(windows)))) / 16_000
     return times, scores, answers.stopped_at
@@ -115,7 +115,7 @@ def test_behind_a_gap_all_is_as_at_a_beginning():
         before, behind = by_hand(samples[:20_000]), by_hand(samples[20_000:])
         np.testing.assert_allclose([h.time_s for h in heard], [*before[0], *(behind[0] + 24_000 / 16_000)])
         np.testing.assert_allclose([h.scores[0] for h in heard], [*before[1], *behind[1]], atol=1e-3)
-        assert ears.counts.noticed.gaps == 1
+        assert ears.counts.input_quality.gaps == 1
 
 
 def test_an_event_ends_at_a_gap_and_none_is_carried_over_it():
@@ -130,15 +130,15 @@ def test_an_event_ends_at_a_gap_and_none_is_carried_over_it():
     assert [(e.heard_s, e.over) for e in behind] == [(first.heard_s, True)]
 
 
-@pytest.mark.parametrize("sense", [SENSE, Mfcc(mels=8, coefficients=8)])
+@pytest.mark.parametrize("frontend", [SENSE, Mfcc(mels=8, coefficients=8)])
 @pytest.mark.parametrize("block", [130, 1600, 32_000])
-def test_digital_silence_wakes_no_stage(sense, block):
+def test_digital_silence_wakes_no_stage(frontend, block):
     class Never:
         def run(self, x):
             raise AssertionError("a stage saw silence")
 
-    bundle = replace(BUNDLE, manifest=replace(TWO_GATES, hearing=replace(HEARING, sense=sense)))
-    ears = Listener(bundle, chain=Chain(bundle, engines=(Never(),) * 3))
+    bundle = replace(BUNDLE, manifest=replace(TWO_GATES, stream_config=replace(HEARING, frontend=frontend)))
+    ears = Listener(bundle, chain=Pipeline(bundle, engines=(Never(),) * 3))
     silence = np.zeros(32_000, np.int16)
     heard = [h for start in range(0, 32_000, block) for h in ears.push(silence[start : start + block])]
     assert len(heard) == ears.counts.silent > 0
@@ -151,13 +151,13 @@ async def over_islands(blocks, heard, ended=lambda counts, events: None):
     links = [MemoryLink() for _ in range(3)]
     tasks = []
     for i in reversed(range(3)):
-        onward = None if i == 2 else Onward(links[i + 1].dial, Outbox(64))
-        island = Island(BUNDLE, i + 1, onward=onward, engine=ENGINES[i])
+        downstream = None if i == 2 else Downstream(links[i + 1].connector, Outbox(64))
+        island = Island(BUNDLE, i + 1, downstream=downstream, engine=ENGINES[i])
         tasks.append(asyncio.ensure_future(island.run()))
         links[i].there = island.meet
     counted = []
     try:
-        async with Source(TWO_GATES, links[0].dial) as source:
+        async with Client(TWO_GATES, links[0].connector) as source:
             told = lambda counts, events: (counted.append(counts), ended(counts, events))  # noqa: E731
             async for one in listen_over(TWO_GATES, source, blocks, ended=told):
                 heard.append(one)
@@ -222,11 +222,11 @@ def test_islands_hear_what_the_chain_hears():
 
 
 def test_a_sensor_is_listened_to_as_well():
-    hearing = Hearing(Sensor(50, 6), frames=10, hop=5, mean=(0.0,) * 6, std=(1.0,) * 6, words=(1,))
+    stream_config = StreamConfig(Sensor(50, 6), frames=10, hop=5, mean=(0.0,) * 6, std=(1.0,) * 6, words=(1,))
     manifest = replace(
         TWO_GATES,
         stages=(replace(TWO_GATES.stages[2], takes=Values((6, 10), "float32")),),
-        hearing=hearing,
+        stream_config=stream_config,
     )
 
     class Peak:
@@ -235,7 +235,7 @@ def test_a_sensor_is_listened_to_as_well():
             return Output(np.stack([0 * peak, peak - 5, -9 + 0 * peak], 1), None)
 
     bundle = Bundle(manifest, (b"",))
-    ears = Listener(bundle, chain=Chain(bundle, engines=(Peak(),)))
+    ears = Listener(bundle, chain=Pipeline(bundle, engines=(Peak(),)))
     moves = np.zeros((200, 6))
     moves[100] = 30
     events = [e for h in ears.push(moves) for e in h.events]
@@ -244,7 +244,7 @@ def test_a_sensor_is_listened_to_as_well():
 
 
 def test_a_bundle_keeps_its_hearing_and_one_without_is_refused():
-    assert understand(TWO_GATES.to_bytes(), "x") == TWO_GATES
+    assert parse_manifest(TWO_GATES.to_bytes(), "x") == TWO_GATES
     with pytest.raises(BundleError, match="this bundle does not say how it listens"):
         Listener(Bundle(MANIFEST, (b"",) * 2), chain=object())
 
@@ -252,17 +252,21 @@ def test_a_bundle_keeps_its_hearing_and_one_without_is_refused():
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
-        (b'"kind": "log-mel"', b'"kind": "ultrasound"', "kind of sense of hearing of the manifest is 'ultrasound'"),
-        (b'"hop": 3', b'"hop": 0', "hearing: windows of 9 frames every 0 came"),
+        (
+            b'"kind": "log-mel"',
+            b'"kind": "ultrasound"',
+            "kind of frontend of stream_config of the manifest is 'ultrasound'",
+        ),
+        (b'"hop": 3', b'"hop": 0', "stream_config: windows of 9 frames every 0 came"),
         (b'"frames": 9', b'"frames": 8', r"windows are \(8, 8\), float32, and stage 1 takes \(8, 9\), float32"),
-        (b'"smoothing": 2', b'"smoothing": "2"', "smoothing of decision of hearing of the manifest is '2'"),
+        (b'"smoothing": 2', b'"smoothing": "2"', "smoothing of detector of stream_config of the manifest is '2'"),
     ],
 )
 def test_a_damaged_hearing_is_refused(old, new, text):
     content = TWO_GATES.to_bytes()
     assert old in content
     with pytest.raises(BundleError, match=text):
-        understand(content.replace(old, new), "x")
+        parse_manifest(content.replace(old, new), "x")
 
 
 def test_hours_take_no_more_memory_than_minutes():
@@ -316,7 +320,7 @@ def test_islands_that_do_not_answer_are_waited_for_only_so_long():
         raise LinkError("nobody is there")
 
     async def ask():
-        async with Source(TWO_GATES, nobody) as source:
+        async with Client(TWO_GATES, nobody) as source:
             async for _ in listen_over(TWO_GATES, source, in_blocks(sound(2.0, seed=1)), patience_s=0.2):
                 raise AssertionError("nobody answered")
 

@@ -73,7 +73,7 @@ class Gate(nn.Module):
         hidden = F.linear(pooled, weight, self.squeeze.bias)  # (batch, width)
         return F.silu(self.norm(hidden))
 
-    def pass_logit(self, out: Tensor) -> Tensor:
+    def gate_logit(self, out: Tensor) -> Tensor:
         """Return what is held against the threshold, (batch,), given what `forward` returned; here the same."""
         return out
 
@@ -106,10 +106,10 @@ class ClassGate(Gate):
     (docs/decisions/0017-class-gates.md).
 
     Shapes:
-        x: (batch, *feature) -> class logits: (batch, classes); `pass_logit` makes of them the log-odds of Ω, (batch,).
+        x: (batch, *feature) -> class logits: (batch, classes); `gate_logit` makes of them the log-odds of Ω, (batch,).
 
     Attributes:
-        tells_apart: what it weighs in training to tell the classes of interest from each other, and the other ones; 1
+        class_loss_weight: what it weighs in training to tell the classes of interest from each other, and the other ones; 1
             weighs it like the gate's own question.
     """
 
@@ -123,14 +123,14 @@ class ClassGate(Gate):
         *,
         classes: int,
         background: int = 0,
-        tells_apart: float = 1.0,
+        class_loss_weight: float = 1.0,
         width: int = 16,
         positives: Collection[int] | None = None,
     ):
         super().__init__(feature, over, width=width, positives=positives)
-        if not 0 < tells_apart < inf:
-            raise ObjectiveError(f"tells_apart = {tells_apart:g} is not possible: it is a weight, above 0.")
-        self.background, self.tells_apart = background, tells_apart
+        if not 0 < class_loss_weight < inf:
+            raise ObjectiveError(f"class_loss_weight = {class_loss_weight:g} is not possible: it is a weight, above 0.")
+        self.background, self.class_loss_weight = background, class_loss_weight
         self.score = nn.Linear(width, classes)
         wanted = self.omega(torch.arange(classes), background)
         if wanted.all() or not wanted.any():
@@ -144,7 +144,7 @@ class ClassGate(Gate):
     def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
         return self.score(self.hidden(x, kept)).float()
 
-    def pass_logit(self, out: Tensor) -> Tensor:
+    def gate_logit(self, out: Tensor) -> Tensor:
         inside, outside = out.index_select(1, self.inside), out.index_select(1, self.outside)
         return inside.logsumexp(1) - outside.logsumexp(1)
 
@@ -152,4 +152,4 @@ class ClassGate(Gate):
         return (kept + self.score.out_features) * self.width
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, tells_apart={self.tells_apart:g}"
+        return f"{super().extra_repr()}, class_loss_weight={self.class_loss_weight:g}"

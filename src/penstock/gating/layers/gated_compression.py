@@ -26,7 +26,7 @@ class Both:
         binarised: how the mask's weights become 0s and 1s while training.
         reads_all: the gate reads every value that flows on, rather than one for each dimension of the mask: under a
             mask of channels, all places and not their mean. Features must then keep their size.
-        tells_apart: 0 for the paper's gate; above it, the weight with which the gate also learns which class it sees
+        class_loss_weight: 0 for the paper's gate; above it, the weight with which the gate also learns which class it sees
             (`ClassGate`). Where classes are alike, the network behind it can be the better for it.
     """
 
@@ -34,7 +34,7 @@ class Both:
     width: int = 16
     binarised: Binarisation = Thresholded()
     reads_all: bool = False
-    tells_apart: float = 0.0
+    class_loss_weight: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class GateOnly:
 
     over: Granularity = PerElement()
     width: int = 16
-    tells_apart: float = 0.0
+    class_loss_weight: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -94,25 +94,27 @@ class GatedCompression(nn.Module):
         self, halves: Both | GateOnly, positives: Collection[int] | None, classes: int | None, background: int
     ) -> Gate:
         read = PerElement() if self._reads_all else halves.over
-        if not halves.tells_apart:
+        if not halves.class_loss_weight:
             return Gate(self.feature, read, width=halves.width, positives=positives)
         if classes is None:
-            raise LabelError("a gate that learns classes (tells_apart) must know how many there are: give classes.")
+            raise LabelError(
+                "a gate that learns classes (class_loss_weight) must know how many there are: give classes."
+            )
         return ClassGate(
             self.feature,
             read,
             classes=classes,
             background=background,
-            tells_apart=halves.tells_apart,
+            class_loss_weight=halves.class_loss_weight,
             width=halves.width,
             positives=positives,
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        thinned = self.thin(x)
+        thinned = self.apply_mask(x)
         return thinned, None if self.gate is None else self.gate(thinned)
 
-    def thin(self, x: Tensor) -> Tensor:
+    def apply_mask(self, x: Tensor) -> Tensor:
         """Return what flows on of the features."""
         return x if self.compression is None else self.compression(x)
 

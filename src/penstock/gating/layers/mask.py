@@ -47,8 +47,8 @@ class Drawn(Binarisation):
     def while_training(self, phi: Tensor, samples: int) -> Tensor:
         mask = binary_mask(phi)
         kept = mask.detach()
-        draws = torch.rand(samples, *phi.shape, device=phi.device) < clip(phi.detach())
-        return kept * draws + (mask - kept)
+        has_drawn_masks = torch.rand(samples, *phi.shape, device=phi.device) < clip(phi.detach())
+        return kept * has_drawn_masks + (mask - kept)
 
 
 def clip(phi: Tensor) -> Tensor:

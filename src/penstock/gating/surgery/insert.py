@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from penstock.errors import CutError, LabelError
 from penstock.gating.layers import Both, GatedCompression, Halves
-from penstock.gating.network import GatedNetwork, Plan
+from penstock.gating.network import CutSpec, GatedNetwork
 from penstock.gating.surgery.cuts import survey
 from penstock.gating.surgery.partition import split
 from penstock.gating.surgery.profile import measure_stages
@@ -63,7 +63,7 @@ def gate(
         (*shapes, (classes, *_)), macs = measure_stages(stages, example)
         names, fixed_size = tuple(f"stage {i}" for i in range(1, len(stages))), False
         origin = list(stages)
-    plan = Plan(
+    plan = CutSpec(
         model=type(model).__name__,
         at=names,
         example_shape=tuple(example.shape[1:]),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import BundleError
-from penstock.runtime.bundle.manifest import FILE, Manifest, Stage, understand
+from penstock.runtime.bundle.manifest import FILE, Manifest, Stage, parse_manifest
 from penstock.runtime.files import write_atomically
 
 LARGEST_MANIFEST = 4 << 20
@@ -64,7 +64,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / FILE
     if not _is_file(path):
         raise BundleError(f"{folder} is no bundle: there is no {FILE} in it. Bundles are written by penstock.export.")
-    return understand(_content(path, LARGEST_MANIFEST), path)
+    return parse_manifest(_content(path, LARGEST_MANIFEST), path)
 
 
 def _graph(folder: Path, stage: Stage) -> bytes:

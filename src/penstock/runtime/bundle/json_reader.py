@@ -6,16 +6,16 @@ import math
 from typing import Any
 
 
-class WrongField(Exception):
+class FieldError(Exception):
     """Says which field is not what it should be; whoever reads the file says which file it is."""
 
 
-class Fields:
+class JsonReader:
     """The fields of a JSON object, each taken once and by its type."""
 
     def __init__(self, plain: Any, where: str):
         if not isinstance(plain, dict):
-            raise WrongField(f"{where} is no object")
+            raise FieldError(f"{where} is no object")
         self.plain, self.where = plain, where
 
     def text(self, name: str) -> str:
@@ -30,14 +30,14 @@ class Fields:
         """Return a whole number that is not below 0."""
         value = self.whole(name)
         if value < 0:
-            raise WrongField(f"{name} of {self.where} is {value}, below 0")
+            raise FieldError(f"{name} of {self.where} is {value}, below 0")
         return value
 
     def number(self, name: str) -> float:
         """Return a finite number."""
         value = self._take(name, (int, float), "a number")
         if not math.isfinite(value):
-            raise WrongField(f"{name} of {self.where} is {value}")
+            raise FieldError(f"{name} of {self.where} is {value}")
         return float(value)
 
     def items(self, name: str) -> list[Any]:
@@ -46,17 +46,17 @@ class Fields:
 
     def numbers(self, name: str) -> list[float]:
         """Return a list of finite numbers."""
-        each = Fields(dict(enumerate(self.items(name))), f"{name} of {self.where}")
+        each = JsonReader(dict(enumerate(self.items(name))), f"{name} of {self.where}")
         return [each.number(i) for i in each.plain]
 
     def counts(self, name: str) -> list[int]:
         """Return a list of counts."""
-        each = Fields(dict(enumerate(self.items(name))), f"{name} of {self.where}")
+        each = JsonReader(dict(enumerate(self.items(name))), f"{name} of {self.where}")
         return [each.count(i) for i in each.plain]
 
-    def fields(self, name: str) -> Fields:
+    def fields(self, name: str) -> JsonReader:
         """Return an object of its own."""
-        return Fields(self.plain[name], f"{name} of {self.where}")
+        return JsonReader(self.plain[name], f"{name} of {self.where}")
 
     def missing(self, name: str) -> bool:
         """Say whether there is nothing in its place."""
@@ -65,5 +65,5 @@ class Fields:
     def _take(self, name: str, kind: Any, meant: str) -> Any:
         value = self.plain[name]
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise WrongField(f"{name} of {self.where} is {value!r:.40}, which is no {meant.removeprefix('a ')}")
+            raise FieldError(f"{name} of {self.where} is {value!r:.40}, which is no {meant.removeprefix('a ')}")
         return value

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import BundleError, DataError
-from penstock.runtime.bundle.json_reader import Fields, WrongField
-from penstock.runtime.streaming.config import SENSES, Hearing
-from penstock.runtime.streaming.detector import Decision
-from penstock.runtime.streaming.frontend import Sense
+from penstock.runtime.bundle.json_reader import FieldError, JsonReader
+from penstock.runtime.streaming.config import FRONTENDS, StreamConfig
+from penstock.runtime.streaming.detector import DetectorConfig
+from penstock.runtime.streaming.frontend import FrontendConfig
 
-FORMAT = 2
-"""That this version reads. It writes 1 where nothing of a bundle needs 2: those that listen do."""
+FORMAT = 3
+"""The one format that this version writes and reads."""
 
 FILE = "manifest.json"
 
@@ -58,7 +58,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Rule:
+class GateRule:
     """When a gate lets a sample pass: when its logit reaches the threshold.
 
     Attributes:
@@ -89,12 +89,12 @@ class Stage:
     macs: int
     takes: Values
     gives: Values
-    gate: Rule | None = None
+    gate: GateRule | None = None
 
 
 @dataclass(frozen=True)
-class Promise:
-    """What thresholds promise of the network as it is in the bundle (`Certificate`).
+class Guarantee:
+    """What thresholds promise of the network as it is in the bundle (`Guarantee`).
 
     Attributes:
         positives: how many it was tested on.
@@ -131,8 +131,8 @@ class Manifest:
     background: int
     precision: str
     stages: tuple[Stage, ...]
-    promise: Promise | None = None
-    hearing: Hearing | None = None
+    guarantee: Guarantee | None = None
+    stream_config: StreamConfig | None = None
 
     @property
     def id(self) -> str:
@@ -149,18 +149,15 @@ class Manifest:
         return frozenset(found)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it as plain values; without a hearing they are those of format 1."""
-        plain = asdict(self)
-        del plain["hearing"]
-        return plain if self.hearing is None else {**plain, "hearing": self.hearing.to_plain()}
+        """Return it as plain values."""
+        return {**asdict(self), "stream_config": None if self.stream_config is None else self.stream_config.to_plain()}
 
     def to_bytes(self) -> bytes:
         """Return the manifest as it stands in its file."""
-        number = 1 if self.hearing is None else 2
-        return (json.dumps({"format": number, "id": self.id, **self.to_plain()}, indent=1) + "\n").encode()
+        return (json.dumps({"format": FORMAT, "id": self.id, **self.to_plain()}, indent=1) + "\n").encode()
 
 
-def understand(content: bytes, path: Path) -> Manifest:
+def parse_manifest(content: bytes, path: Path) -> Manifest:
     """Read a manifest out of its file's content.
 
     Args:
@@ -171,17 +168,19 @@ def understand(content: bytes, path: Path) -> Manifest:
     """
     try:
         plain = json.loads(content)
-        fields = Fields(plain, "the manifest")
-        if fields.count("format") > FORMAT:
+        fields = JsonReader(plain, "the manifest")
+        written_in = fields.count("format")
+        if written_in != FORMAT:
+            advice = "Update Penstock." if written_in > FORMAT else "Export it again with `penstock export`."
             raise BundleError(
-                f"{path} was written by Penstock {fields.text('penstock')} in format {plain['format']}; this one reads "
-                f"up to {FORMAT}. Update Penstock."
+                f"{path} was written by Penstock {fields.text('penstock')} in format {written_in}; expected format "
+                f"{FORMAT}. {advice}"
             )
         manifest = _manifest(fields)
         written = fields.text("id")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BundleError(f"{path} is damaged: {error!r:.200}. Take another copy.") from error
-    except WrongField as wrong:
+    except FieldError as wrong:
         raise BundleError(f"{path} is damaged: {wrong}. Take another copy.") from wrong
     if written != manifest.id:
         raise BundleError(
@@ -190,11 +189,11 @@ def understand(content: bytes, path: Path) -> Manifest:
     return manifest
 
 
-def _manifest(plain: Fields) -> Manifest:
+def _manifest(plain: JsonReader) -> Manifest:
     labels = plain.items("labels")
     if not labels or not all(isinstance(label, str) for label in labels):
-        raise WrongField("labels are no texts")
-    stages = tuple(_stage(Fields(stage, f"stage {i}")) for i, stage in enumerate(plain.items("stages"), start=1))
+        raise FieldError("labels are no texts")
+    stages = tuple(_stage(JsonReader(stage, f"stage {i}")) for i, stage in enumerate(plain.items("stages"), start=1))
     made = Manifest(
         penstock=plain.text("penstock"),
         model=plain.text("model"),
@@ -202,17 +201,17 @@ def _manifest(plain: Fields) -> Manifest:
         background=plain.count("background"),
         precision=plain.text("precision"),
         stages=stages,
-        promise=None if plain.missing("promise") else _promise(plain.fields("promise")),
-        hearing=_hearing(plain.fields("hearing")) if "hearing" in plain.plain else None,
+        guarantee=None if plain.missing("guarantee") else _guarantee(plain.fields("guarantee")),
+        stream_config=None if plain.missing("stream_config") else _stream_config(plain.fields("stream_config")),
     )
     _check(made)
     return made
 
 
-def _stage(plain: Fields) -> Stage:
+def _stage(plain: JsonReader) -> Stage:
     file = plain.text("file")
     if Path(file).name != file or file in ("", ".", "..", FILE):
-        raise WrongField(f"{file!r:.40} is no name of a file in the bundle")
+        raise FieldError(f"{file!r:.40} is no name of a file in the bundle")
     return Stage(
         file=file,
         sha256=plain.text("sha256"),
@@ -224,28 +223,28 @@ def _stage(plain: Fields) -> Stage:
     )
 
 
-def _values(plain: Fields) -> Values:
+def _values(plain: JsonReader) -> Values:
     shape = plain.items("shape")
     if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shape):
-        raise WrongField(f"shape of {plain.where} is {shape!r:.40}")
+        raise FieldError(f"shape of {plain.where} is {shape!r:.40}")
     dtype = plain.text("dtype")
     if dtype not in TYPES:
-        raise WrongField(f"dtype of {plain.where} is {dtype!r:.40}, none of {', '.join(TYPES)}")
+        raise FieldError(f"dtype of {plain.where} is {dtype!r:.40}, none of {', '.join(TYPES)}")
     if plain.missing("scale"):
         return Values(tuple(shape), dtype)
     zero_point = plain.whole("zero_point")
     return Values(tuple(shape), dtype, plain.number("scale"), zero_point)
 
 
-def _rule(plain: Fields) -> Rule:
+def _rule(plain: JsonReader) -> GateRule:
     positives = None if plain.missing("positives") else tuple(plain.items("positives"))
     if positives is not None and not all(isinstance(label, int) for label in positives):
-        raise WrongField(f"positives of {plain.where} are no labels")
-    return Rule(plain.number("threshold"), positives)
+        raise FieldError(f"positives of {plain.where} are no labels")
+    return GateRule(plain.number("threshold"), positives)
 
 
-def _promise(plain: Fields) -> Promise:
-    return Promise(
+def _guarantee(plain: JsonReader) -> Guarantee:
+    return Guarantee(
         positives=plain.count("positives"),
         lost=plain.count("lost"),
         bound=plain.number("bound"),
@@ -254,57 +253,59 @@ def _promise(plain: Fields) -> Promise:
     )
 
 
-def _hearing(plain: Fields) -> Hearing:
-    decision = plain.fields("decision")
+def _stream_config(plain: JsonReader) -> StreamConfig:
+    detector = plain.fields("detector")
     try:
-        return Hearing(
-            sense=_sense(plain.fields("sense")),
+        return StreamConfig(
+            frontend=_frontend(plain.fields("frontend")),
             frames=plain.count("frames"),
             hop=plain.count("hop"),
             mean=tuple(plain.numbers("mean")),
             std=tuple(plain.numbers("std")),
             words=tuple(plain.counts("words")),
-            decision=Decision(
-                threshold=decision.number("threshold"),
-                release=decision.number("release"),
-                smoothing=decision.count("smoothing"),
-                refractory_s=decision.number("refractory_s"),
+            detector=DetectorConfig(
+                threshold=detector.number("threshold"),
+                off_threshold=detector.number("off_threshold"),
+                smoothing=detector.count("smoothing"),
+                refractory_s=detector.number("refractory_s"),
             ),
         )
     except DataError as error:
-        raise WrongField(f"hearing: {error}") from error
+        raise FieldError(f"stream_config: {error}") from error
 
 
-def _sense(plain: Fields) -> Sense:
+def _frontend(plain: JsonReader) -> FrontendConfig:
     kind = plain.text("kind")
-    if kind not in SENSES:
-        raise WrongField(f"kind of {plain.where} is {kind!r:.40}, none of {', '.join(SENSES)}")
+    if kind not in FRONTENDS:
+        raise FieldError(f"kind of {plain.where} is {kind!r:.40}, none of {', '.join(FRONTENDS)}")
     values: dict[str, Any] = {
         field.name: plain.count(field.name) if field.type == "int" else plain.number(field.name)
-        for field in fields(SENSES[kind])
+        for field in fields(FRONTENDS[kind])
     }
-    return SENSES[kind](**values)
+    return FRONTENDS[kind](**values)
 
 
 def _check(manifest: Manifest) -> None:
     """See that the parts fit each other."""
-    if (hearing := manifest.hearing) is not None and manifest.stages:
+    if (stream_config := manifest.stream_config) is not None and manifest.stages:
         takes = manifest.stages[0].takes
-        if (takes.shape, takes.dtype) != (hearing.shape, "float32"):
-            raise WrongField(f"windows are {hearing.shape}, float32, and stage 1 takes {takes.shape}, {takes.dtype}")
-        if not set(hearing.words) <= set(range(len(manifest.labels))) - {manifest.background}:
-            raise WrongField(f"words are {hearing.words}, and the labels of interest are others")
+        if (takes.shape, takes.dtype) != (stream_config.shape, "float32"):
+            raise FieldError(
+                f"windows are {stream_config.shape}, float32, and stage 1 takes {takes.shape}, {takes.dtype}"
+            )
+        if not set(stream_config.words) <= set(range(len(manifest.labels))) - {manifest.background}:
+            raise FieldError(f"words are {stream_config.words}, and the labels of interest are others")
     stages = manifest.stages
     if not stages:
-        raise WrongField("there are no stages")
+        raise FieldError("there are no stages")
     if len({stage.file for stage in stages}) < len(stages):
-        raise WrongField("two stages have one file")
+        raise FieldError("two stages have one file")
     for number, (before, after) in enumerate(pairwise(stages), start=1):
         if before.gives != after.takes:
-            raise WrongField(f"stage {number + 1} does not take what stage {number} gives")
+            raise FieldError(f"stage {number + 1} does not take what stage {number} gives")
     if stages[-1].gives.shape != (len(manifest.labels),):
-        raise WrongField(f"the last stage gives {stages[-1].gives.shape}, and there are {len(manifest.labels)} labels")
+        raise FieldError(f"the last stage gives {stages[-1].gives.shape}, and there are {len(manifest.labels)} labels")
     if stages[-1].gate is not None:
-        raise WrongField("the last stage has a gate")
+        raise FieldError("the last stage has a gate")
     if manifest.background >= len(manifest.labels):
-        raise WrongField(f"background is {manifest.background}, and there are {len(manifest.labels)} labels")
+        raise FieldError(f"background is {manifest.background}, and there are {len(manifest.labels)} labels")

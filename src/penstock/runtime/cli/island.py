@@ -14,9 +14,9 @@ from penstock.errors import DataError, LinkError
 from penstock.runtime.cli.parsing import missing, parser_of
 
 if TYPE_CHECKING:  # what takes more than numpy is imported by the command that needs it
-    from penstock.runtime.engines import Elsewhere
-    from penstock.runtime.islands.links.grpc import Identity
-    from penstock.runtime.islands.server import Station
+    from penstock.runtime.engines import RemoteEngine
+    from penstock.runtime.islands.links.grpc import TlsConfig
+    from penstock.runtime.islands.server import ServerConfig
 
 POLICIES = ("wait", "drop-oldest")
 
@@ -50,11 +50,11 @@ def serve(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     _check_links()
     from penstock.runtime.bundle.bundle import Bundle
-    from penstock.runtime.engines.serving import Replicas, Serving
+    from penstock.runtime.engines.serving import Replicas, ServeConfig
     from penstock.runtime.islands.island import check_place
     from penstock.runtime.islands.server import check_reach
 
-    serving = Serving(
+    serving = ServeConfig(
         Replicas.parse(given.replicas), given.batch, given.wait_ms, given.threads, given.cluster, given.delay
     )
     bundle = Bundle.read(given.bundle)
@@ -85,7 +85,7 @@ def _add_links(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", type=Path, help="the certificate's key")
     parser.add_argument("--authority", type=Path, help="the certificate of who signed those of the other islands")
     parser.add_argument(
-        "--in-the-clear", action="store_true", help="let other machines reach it without TLS: in safe networks alone"
+        "--insecure", action="store_true", help="let other machines reach it without TLS: in safe networks alone"
     )
     parser.add_argument("--buffer", type=int, default=1024, help="frames that wait for the next island (default: 1024)")
     parser.add_argument(
@@ -111,30 +111,30 @@ def _check_links() -> None:
         raise missing(error, "links") from error
 
 
-def _station(given: argparse.Namespace) -> Station:
+def _station(given: argparse.Namespace) -> ServerConfig:
     from penstock.runtime.islands.delivery import DropOldest, Wait
-    from penstock.runtime.islands.server import Station
+    from penstock.runtime.islands.server import ServerConfig
 
-    return Station(
+    return ServerConfig(
         bundle=given.bundle,
         stage=given.stage,
         listen=given.listen,
-        onward=given.next,
-        identity=_identity(given),
-        in_the_clear=given.in_the_clear,
+        downstream=given.next,
+        tls=_identity(given),
+        insecure=given.insecure,
         buffer=given.buffer,
         when_full=DropOldest() if given.when_full == "drop-oldest" else Wait(),
         journal=given.journal,
         deflate=given.deflate,
-        window=getattr(given, "window", Station.window),
+        window=getattr(given, "window", ServerConfig.window),
         threads=given.threads,
         audit=given.audit,
         metrics=given.metrics,
     )
 
 
-async def _be(given: argparse.Namespace, engine: Elsewhere | None = None) -> None:
-    from penstock.runtime.islands.server import run_station
+async def _be(given: argparse.Namespace, engine: RemoteEngine | None = None) -> None:
+    from penstock.runtime.islands.server import run_server
 
     host, is_file = given.listen.rpartition(":")[0], given.listen.startswith("unix:")
 
@@ -143,7 +143,7 @@ async def _be(given: argparse.Namespace, engine: Elsewhere | None = None) -> Non
         if metrics is not None:
             print(f"metrics at http://{given.metrics.rpartition(':')[0]}:{metrics}/metrics", flush=True)
 
-    await run_station(_station(given), ready, engine=engine)
+    await run_server(_station(given), ready, engine=engine)
 
 
 def up(arguments: Sequence[str]) -> None:
@@ -157,14 +157,14 @@ def up(arguments: Sequence[str]) -> None:
     parser.add_argument("--seconds", type=float, help="end after so long; default: when interrupted")
     given = parser.parse_args(arguments)
     try:
-        from penstock.runtime.cli.live import watch_fleet
+        from penstock.runtime.cli.live import watch_cluster
     except ModuleNotFoundError as error:
         raise missing(error, "links") from error
     if given.seconds is not None and not given.seconds > 0:
         raise DataError(f"--seconds {given.seconds:g} is not possible: it is more than 0.")
     if not given.rate > 0:
         raise DataError(f"--rate {given.rate:g} is not possible: it is more than 0 samples a second.")
-    asyncio.run(watch_fleet(given.bundle, given.input, given.rate, given.seconds))
+    asyncio.run(watch_cluster(given.bundle, given.input, given.rate, given.seconds))
 
 
 def certs(arguments: Sequence[str]) -> None:
@@ -182,8 +182,8 @@ def certs(arguments: Sequence[str]) -> None:
         print(f"{'Replaced' if path in before else 'Written'}: {path}")
 
 
-def _identity(given: argparse.Namespace) -> Identity | None:
-    from penstock.runtime.islands.links.grpc import Identity
+def _identity(given: argparse.Namespace) -> TlsConfig | None:
+    from penstock.runtime.islands.links.grpc import TlsConfig
 
     files = (given.certificate, given.key, given.authority)
     if not any(files):
@@ -192,4 +192,4 @@ def _identity(given: argparse.Namespace) -> Identity | None:
         raise LinkError(
             "mutual TLS takes three files: --certificate, --key and --authority. Give all of them, or none."
         )
-    return Identity(*files)
+    return TlsConfig(*files)

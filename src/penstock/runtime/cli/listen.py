@@ -23,7 +23,15 @@ from penstock.runtime.bundle.manifest import Manifest
 from penstock.runtime.cli.parsing import missing, parser_of
 from penstock.runtime.streaming.detector import Event
 from penstock.runtime.streaming.frontend import Sensor
-from penstock.runtime.streaming.listener import SILENT, Chunk, Counts, Heard, Listener, hearing_of, listen_over
+from penstock.runtime.streaming.listener import (
+    SILENT,
+    Chunk,
+    Counts,
+    Listener,
+    WindowResult,
+    listen_over,
+    stream_config_of,
+)
 
 BLOCK_S = 0.1
 """Sound that is taken at a time: an event is at most so much later for it."""
@@ -42,17 +50,17 @@ def listen(arguments: Sequence[str]) -> None:
     """Listen to a recording, to raw sound on standard input, or to a microphone, and tell what was heard, live."""
     given = _parsed(arguments)
     bundle = Bundle.read(given.bundle)
-    hearing = hearing_of(bundle.manifest)
-    if isinstance(hearing.sense, Sensor):
+    stream_config = stream_config_of(bundle.manifest)
+    if isinstance(stream_config.frontend, Sensor):
         raise DataError(
-            f"this bundle listens to a sensor of {hearing.sense.axes} axes, and penstock listen hears sound: push its "
+            f"this bundle listens to a sensor of {stream_config.frontend.axes} axes, and penstock listen hears sound: push its "
             "samples to penstock.runtime.streaming.listener.Listener."
         )
     asked = bundle.manifest  # what islands know it by; what is decided, and at which threshold, is no matter of theirs
     if given.threshold is not None:
-        decision = hearing.decision.at(given.threshold)
-        bundle = replace(bundle, manifest=replace(asked, hearing=replace(hearing, decision=decision)))
-    blocks = _blocks(given, hearing.sense.rate_hz)
+        detector = stream_config.detector.at(given.threshold)
+        bundle = replace(bundle, manifest=replace(asked, stream_config=replace(stream_config, detector=detector)))
+    blocks = _blocks(given, stream_config.frontend.rate_hz)
     show = _Lines() if given.json else _Screen(bundle.manifest, live=sys.stderr.isatty() and not given.quiet)
     began = time.perf_counter()
     if given.islands is None:
@@ -115,7 +123,7 @@ def _blocks(given: argparse.Namespace, rate_hz: int) -> Iterator[Chunk]:
 
 
 def _heard(
-    heard: Iterator[Heard],
+    heard: Iterator[WindowResult],
     show: _Lines | _Screen,
     counts: Callable[[], Counts],
     end: Callable[[], Sequence[Event]],
@@ -140,8 +148,8 @@ async def _over_islands(
 ) -> Counts:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
-        from penstock.runtime.islands.client import Source
-        from penstock.runtime.islands.links.grpc import dialler
+        from penstock.runtime.islands.client import Client
+        from penstock.runtime.islands.links.grpc import grpc_connector
         from penstock.runtime.islands.server import check_address
     except ModuleNotFoundError as error:
         raise missing(error, "links") from error
@@ -150,7 +158,7 @@ async def _over_islands(
     last: list[tuple[Counts, list[Event]]] = []
     began = time.perf_counter()
     patience_s = None if given.microphone or given.recording == "-" else PATIENCE_S
-    async with Source(asked, dialler(given.islands)) as source:
+    async with Client(asked, grpc_connector(given.islands)) as source:
         heard = listen_over(
             manifest, source, _threaded(blocks), patience_s=patience_s, ended=lambda *what: last.append(what)
         )
@@ -196,7 +204,7 @@ async def _threaded(blocks: Iterator[Chunk]) -> AsyncIterator[Chunk]:
 class _Lines:
     """A line of JSON for each event that begins or ends, and one at the end."""
 
-    def window(self, heard: Heard) -> None:
+    def window(self, heard: WindowResult) -> None:
         self.events(heard.events)
 
     def events(self, events: Sequence[Event]) -> None:
@@ -216,19 +224,19 @@ class _Screen:
     """A line for each event on standard output, and a meter on standard error."""
 
     def __init__(self, manifest: Manifest, *, live: bool):
-        hearing = hearing_of(manifest)
-        self.rate_hz = hearing.sense.rate_hz
-        self.manifest, self.decision, self.live = manifest, hearing.decision, live
+        stream_config = stream_config_of(manifest)
+        self.rate_hz = stream_config.frontend.rate_hz
+        self.manifest, self.detector, self.live = manifest, stream_config.detector, live
         self._shown, self._doors = 0.0, ""
         self._events = 0
         if live:
             print(_legend(manifest), file=sys.stderr)
 
-    def window(self, heard: Heard) -> None:
+    def window(self, heard: WindowResult) -> None:
         self.events(heard.events)
         doors = _doors(heard)
         if self.live and (heard.events or doors != self._doors or time.perf_counter() - self._shown > METER_S):
-            print(f"\r{_meter(heard, self.decision.threshold)}\x1b[K", end="", file=sys.stderr, flush=True)
+            print(f"\r{_meter(heard, self.detector.threshold)}\x1b[K", end="", file=sys.stderr, flush=True)
             self._shown, self._doors = time.perf_counter(), doors
 
     def events(self, events: Sequence[Event]) -> None:
@@ -276,7 +284,7 @@ def _legend(manifest: Manifest) -> str:
     return f"listening; ▮ open and ▯ closed: {gates or 'no gates'}; then the score, and | the threshold"
 
 
-def _meter(heard: Heard, threshold: float, width: int = 24) -> str:
+def _meter(heard: WindowResult, threshold: float, width: int = 24) -> str:
     """Return one line: the time, each gate open or closed, and the score as a bar with the threshold in it."""
     score = max(heard.smoothed)
     filled = round((score + 10) / 20 * width)
@@ -285,7 +293,7 @@ def _meter(heard: Heard, threshold: float, width: int = 24) -> str:
     return f"{_clock(heard.time_s)}  {_doors(heard)}  [{bar}] {score:5.1f}"
 
 
-def _doors(heard: Heard) -> str:
+def _doors(heard: WindowResult) -> str:
     """Return each gate as it stands: open, closed, or not reached."""
     doors = ""
     for number in range(len(heard.gates)):
@@ -304,24 +312,24 @@ def _count(number: int, what: str) -> str:
 
 
 def _summary(manifest: Manifest, rate_hz: int, counts: Counts, seconds: float, events: int) -> list[str]:
-    noticed, reached = counts.noticed, counts.reached
-    heard_s = noticed.heard / rate_hz
+    input_quality, reached = counts.input_quality, counts.reached
+    heard_s = input_quality.heard / rate_hz
     lines = [f"{_count(events, 'event')} in {_clock(heard_s)} of sound, heard in {seconds:.1f} s"]
     if counts.windows:
         whole = counts.windows * sum(stage.macs for stage in manifest.stages)
         shares = ", ".join(f"{some / counts.windows:.1%} reached stage {i}" for i, some in enumerate(reached, 1))
         lines.append(f"  of {counts.windows:,} windows {shares}")
         lines.append(f"  {counts.macs(manifest) / whole:.1%} of all multiply-accumulates were done")
-    elif noticed.heard < rate_hz * hearing_of(manifest).window_s:
+    elif input_quality.heard < rate_hz * stream_config_of(manifest).window_s:
         lines.append("  that is shorter than one window: nothing was judged")
     else:
         lines.append("  nothing was judged: no window was answered")
-    if noticed.gaps:
+    if input_quality.gaps:
         lines.append(
-            f"  {_count(noticed.gaps, 'gap')}: {_count(noticed.lost, 'sample')} lost, {noticed.broken:,} that are no "
+            f"  {_count(input_quality.gaps, 'gap')}: {_count(input_quality.lost, 'sample')} lost, {input_quality.broken:,} that are no "
             "sound; what lies across a gap was not judged"
         )
-    clipped = noticed.clipped / max(1, noticed.heard)
+    clipped = input_quality.clipped / max(1, input_quality.heard)
     if clipped >= CLIPPED:
         lines.append(f"  {clipped:.1%} of the samples are at full scale: clipped?")
     return lines

@@ -18,7 +18,7 @@ from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.cli.island import certs, island, serve, up
 from penstock.runtime.cli.listen import listen
 from penstock.runtime.cli.parsing import parser_of, samples_of
-from penstock.runtime.pipeline import Answers, Chain
+from penstock.runtime.pipeline import BatchResult, Pipeline
 
 BATCH = 64
 """Samples at once; what they are decided is the same for any."""
@@ -35,12 +35,12 @@ def run(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     if given.threads < 0:
         raise DataError(f"--threads {given.threads} is not possible: 1 or more, or 0 for all there are.")
-    chain = Chain(Bundle.read(given.bundle), threads=given.threads)
+    chain = Pipeline(Bundle.read(given.bundle), threads=given.threads)
     x = samples_of(given.input, chain.manifest)
     began = time.perf_counter()
     parts = [chain.predict(x[i : i + BATCH]) for i in range(0, len(x), BATCH)]
     seconds = time.perf_counter() - began
-    answers = Answers(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    answers = BatchResult(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     if given.json:
         print(json.dumps([_plain(chain, answers, i) for i in range(len(x))], indent=1))
         return
@@ -65,7 +65,7 @@ def run_on_device(arguments: Sequence[str]) -> None:
     COMMANDS[arguments[0]](arguments[1:])
 
 
-def _plain(chain: Chain, answers: Answers, i: int) -> dict[str, Any]:
+def _plain(chain: Pipeline, answers: BatchResult, i: int) -> dict[str, Any]:
     stopped = int(answers.stopped_at[i])
     return {
         "label": chain.manifest.labels[answers.label[i]],
@@ -75,14 +75,14 @@ def _plain(chain: Chain, answers: Answers, i: int) -> dict[str, Any]:
     }
 
 
-def _line(chain: Chain, answers: Answers, i: int) -> str:
+def _line(chain: Pipeline, answers: BatchResult, i: int) -> str:
     stopped = int(answers.stopped_at[i])
     scores = " ".join("–" if np.isnan(score) else f"{score:.3f}" for score in answers.scores[i])
     end = "to the end" if stopped < 0 else f"stopped by gate {stopped + 1}"
     return f"{i:>8}  {chain.manifest.labels[answers.label[i]]:<16} {end:<18} gates: {scores}"
 
 
-def _summary(chain: Chain, answers: Answers, seconds: float) -> list[str]:
+def _summary(chain: Pipeline, answers: BatchResult, seconds: float) -> list[str]:
     """Say what became of the samples, and what it took."""
     samples, stages = len(answers.label), chain.manifest.stages
     left, crossed, macs = samples, 0, 0

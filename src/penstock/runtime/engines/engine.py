@@ -28,7 +28,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Elsewhere(Protocol):
+class RemoteEngine(Protocol):
     """Has one stage run on other processes or machines, which make batches of their own."""
 
     async def ask(self, values: np.ndarray) -> Output:

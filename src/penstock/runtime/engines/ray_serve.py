@@ -27,7 +27,7 @@ from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Stage
 from penstock.runtime.engines.engine import Output
 from penstock.runtime.engines.onnxruntime import OnnxRuntime
-from penstock.runtime.engines.serving import Serving
+from penstock.runtime.engines.serving import ServeConfig
 
 LOG = logging.getLogger("penstock.ray_serve")
 
@@ -54,7 +54,7 @@ class RayServe:
         DeliveryError: when there is no such cluster, or the deployment does not come up.
     """
 
-    def __init__(self, bundle: Bundle, stage: int, serving: Serving = Serving(), *, front: str | None = None):
+    def __init__(self, bundle: Bundle, stage: int, serving: ServeConfig = ServeConfig(), *, front: str | None = None):
         self._graph, self._stage = bundle.graphs[stage - 1], bundle.manifest.stages[stage - 1]
         self._serving = serving
         mark = secrets.token_hex(4) if front is None else hashlib.sha256(front.encode()).hexdigest()[:8]

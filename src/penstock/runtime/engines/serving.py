@@ -42,7 +42,7 @@ class Replicas:
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServeConfig:
     """How a stage is served.
 
     Attributes:

@@ -11,13 +11,13 @@ import numpy as np
 from penstock.errors import DeliveryError
 from penstock.runtime.bundle.manifest import Manifest
 from penstock.runtime.islands.delivery import Key, Outbox, key_of
-from penstock.runtime.islands.links.connection import Dial
+from penstock.runtime.islands.links.connection import Connector
 from penstock.runtime.islands.protocol import Answer, Dropped, Frame, Hello, Reason
-from penstock.runtime.islands.uplink import Backoff, Sender, makes_sense_for, now_us
+from penstock.runtime.islands.uplink import Backoff, Uplink, makes_sense_for, now_us
 from penstock.runtime.pipeline import check_input
 
 
-class Source:
+class Client:
     """Asks a chain of islands about samples. Each gets one answer, whatever breaks on the way, or is reported dropped.
 
         async with Source(manifest, dial) as source:
@@ -32,7 +32,7 @@ class Source:
     def __init__(
         self,
         manifest: Manifest,
-        dial: Dial,
+        connector: Connector,
         *,
         outbox: Outbox | None = None,
         deadline_ms: int = 0,
@@ -47,8 +47,8 @@ class Source:
         self._next, self._deadline_ms = 0, deadline_ms
         self._waiting: dict[Key, asyncio.Future[Answer | Dropped]] = {}
         self._running: asyncio.Future[None] | None = None
-        self.sender = Sender(
-            dial,
+        self.uplink = Uplink(
+            connector,
             Hello(whole, 1),
             Outbox(256) if outbox is None else outbox,
             self._settled,
@@ -81,14 +81,14 @@ class Source:
         future: asyncio.Future[Answer | Dropped] = asyncio.get_running_loop().create_future()
         self._waiting[key_of(frame)] = future
         try:
-            await self.sender.send(frame)
+            await self.uplink.send(frame)
         except BaseException:  # cancelled while the buffer was full: nobody waits for this answer any more
             del self._waiting[key_of(frame)]
             raise
         return future
 
-    async def __aenter__(self) -> Source:
-        self._running = asyncio.ensure_future(self.sender.run())
+    async def __aenter__(self) -> Client:
+        self._running = asyncio.ensure_future(self.uplink.run())
         self._running.add_done_callback(self._ended)
         return self
 
@@ -99,7 +99,7 @@ class Source:
         while not self._running.done():  # a link that breaks at this moment may swallow it
             self._running.cancel()
             await asyncio.wait({self._running}, timeout=1.0)
-        self.sender.give_up(Reason.ENDED)
+        self.uplink.give_up(Reason.ENDED)
 
     def _ended(self, running: asyncio.Future[None]) -> None:
         """Tell who waits why nothing is sent any more: not the link, which would be tried again."""

@@ -58,7 +58,7 @@ class Journal(Protocol):
         """Write down a frame."""
         ...
 
-    def settle(self, key: Key) -> None:
+    def ack(self, key: Key) -> None:
         """Write down that a frame is done with."""
         ...
 
@@ -97,7 +97,7 @@ class Outbox:
         return len(self._frames) >= self.capacity
 
     @property
-    def flying(self) -> int:
+    def in_flight(self) -> int:
         """How many were sent, and are neither accepted nor answered."""
         return len(self._flying)
 
@@ -134,7 +134,7 @@ class Outbox:
             del self._flying[key]
             self._accepted[key] = None
 
-    def settle(self, key: Key) -> Frame | None:
+    def ack(self, key: Key) -> Frame | None:
         """Forget a frame that has its answer; return it, or None if it is not known: it was settled before."""
         return self._remove(key) if key in self._frames else None
 
@@ -165,7 +165,7 @@ class Outbox:
         frame = self._frames.pop(key)
         if self._journal is not None:
             try:
-                self._journal.settle(key)
+                self._journal.ack(key)
             except StorageError as error:  # after a restart it is sent once more, and recognised
                 LOG.warning("%s", error)
         return frame
@@ -176,21 +176,21 @@ def is_late(frame: Frame, now_us: int) -> bool:
     return frame.deadline_ms > 0 and now_us > frame.captured_us + 1000 * frame.deadline_ms
 
 
-class Known(NamedTuple):
+class AlreadyAnswered(NamedTuple):
     """A frame that was answered before: say so again."""
 
     answer: Answer | Dropped
 
 
-class Pending(NamedTuple):
+class InProgress(NamedTuple):
     """A frame that is being worked on: its answer will come."""
 
 
-class New(NamedTuple):
+class NewFrame(NamedTuple):
     """A frame that was not seen yet."""
 
 
-PENDING, NEW = Pending(), New()
+PENDING, NEW = InProgress(), NewFrame()
 
 
 class Inbox:
@@ -209,10 +209,10 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def receive(self, key: Key) -> New | Pending | Known:
+    def receive(self, key: Key) -> NewFrame | InProgress | AlreadyAnswered:
         """Say what is known of a frame; a new one is being worked on from now on."""
         if key in self._answers:
-            return Known(self._answers[key])
+            return AlreadyAnswered(self._answers[key])
         if key in self._pending:
             return PENDING
         self._pending.add(key)

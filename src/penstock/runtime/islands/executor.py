@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from penstock.runtime.engines import Elsewhere, Engine, Output
+from penstock.runtime.engines import Engine, Output, RemoteEngine
 from penstock.runtime.islands.delivery import Key, is_late
 from penstock.runtime.islands.protocol import Frame, Reason
 from penstock.runtime.islands.uplink import now_us
@@ -25,7 +25,7 @@ QUICK_S = 0.002
 """A stage that takes less runs where messages are read: to wake another task or a thread would take longer."""
 
 
-class Arrived(NamedTuple):
+class Job(NamedTuple):
     """A frame at an island.
 
     Attributes:
@@ -40,7 +40,7 @@ class Arrived(NamedTuple):
     at_s: float
 
 
-class Finished(NamedTuple):
+class Callbacks(NamedTuple):
     """Whom a workbench tells.
 
     Attributes:
@@ -48,14 +48,14 @@ class Finished(NamedTuple):
         failed: a frame that gets no answer, and why.
     """
 
-    worked: Callable[[Arrived, np.ndarray, float | None], Awaitable[None]]
+    worked: Callable[[Job, np.ndarray, float | None], Awaitable[None]]
     failed: Callable[[Key, Reason], None]
 
 
-class Workbench(Protocol):
+class Executor(Protocol):
     """Runs a stage on frames."""
 
-    async def take(self, arrived: Arrived) -> None:
+    async def take(self, arrived: Job) -> None:
         """Take a frame; waits while there are too many."""
         ...
 
@@ -64,7 +64,7 @@ class Workbench(Protocol):
         ...
 
 
-class Here:
+class LocalExecutor:
     """In this process: at once when the stage is quick, else in a thread, and then in batches if several wait.
 
     Args:
@@ -72,12 +72,12 @@ class Here:
         batch: how many are run at once.
     """
 
-    def __init__(self, engine: Engine, finished: Finished, *, most: int, batch: int):
+    def __init__(self, engine: Engine, finished: Callbacks, *, most: int, batch: int):
         self._engine, self._finished, self._batch = engine, finished, batch
-        self._waiting: asyncio.Queue[Arrived] = asyncio.Queue(most)
+        self._waiting: asyncio.Queue[Job] = asyncio.Queue(most)
         self._slow = False
 
-    async def take(self, arrived: Arrived) -> None:
+    async def take(self, arrived: Job) -> None:
         """Take a frame; waits while there are too many."""
         if self._slow or not self._waiting.empty():
             await self._waiting.put(arrived)
@@ -94,7 +94,7 @@ class Here:
             if left:
                 await self._run_stage(left)
 
-    async def _run_stage(self, batch: Sequence[Arrived]) -> None:
+    async def _run_stage(self, batch: Sequence[Job]) -> None:
         values = batch[0].values[None] if len(batch) == 1 else np.stack([arrived.values for arrived in batch])
         began = time.perf_counter()
         try:
@@ -112,20 +112,20 @@ class Here:
             await self._finished.worked(arrived, given, logit)
 
 
-class Away:
+class RemoteExecutor:
     """Elsewhere: many frames are on their way at a time, and each is told of as it comes back.
 
     Args:
         most: frames on their way.
     """
 
-    def __init__(self, engine: Elsewhere, finished: Finished, *, most: int = 1024):
+    def __init__(self, engine: RemoteEngine, finished: Callbacks, *, most: int = 1024):
         self._engine, self._finished = engine, finished
         self._room = asyncio.Semaphore(most)
         self._tasks: set[asyncio.Task[None]] = set()
         self._broken: asyncio.Future[None] | None = None
 
-    async def take(self, arrived: Arrived) -> None:
+    async def take(self, arrived: Job) -> None:
         """Take a frame; waits while there are too many."""
         await self._room.acquire()
         task = asyncio.ensure_future(self._work(arrived))
@@ -141,7 +141,7 @@ class Away:
             for task in tuple(self._tasks):
                 task.cancel()
 
-    async def _work(self, arrived: Arrived) -> None:
+    async def _work(self, arrived: Job) -> None:
         if _too_late(arrived, self._finished):
             return
         try:
@@ -166,13 +166,13 @@ def _each(out: Output, count: int) -> list[tuple[np.ndarray, float | None]]:
     return [(out.values[i], float(out.gate[i])) for i in range(count)]
 
 
-def _too_late(arrived: Arrived, finished: Finished) -> bool:
+def _too_late(arrived: Job, finished: Callbacks) -> bool:
     if not arrived.frame.deadline_ms or not is_late(arrived.frame, now_us()):
         return False
     finished.failed(arrived.key, Reason.TOO_LATE)
     return True
 
 
-def _failed(arrived: Arrived, error: Exception, finished: Finished) -> None:
+def _failed(arrived: Job, error: Exception, finished: Callbacks) -> None:
     LOG.warning("a stage failed on a frame, which is reported as dropped: %s", error)
     finished.failed(arrived.key, Reason.FAILED)

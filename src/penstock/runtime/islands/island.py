@@ -22,11 +22,11 @@ import numpy as np
 from penstock.errors import DeliveryError, StorageError, WireError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
-from penstock.runtime.engines import Elsewhere, Engine, OnnxRuntime
-from penstock.runtime.islands.delivery import Inbox, Key, Known, New, Outbox, key_of
-from penstock.runtime.islands.executor import Arrived, Away, Finished, Here, Workbench
-from penstock.runtime.islands.links.connection import Connection, Dial
-from penstock.runtime.islands.ops.shadow_audit import Audit, Drift, Sampled
+from penstock.runtime.engines import Engine, OnnxRuntime, RemoteEngine
+from penstock.runtime.islands.delivery import AlreadyAnswered, Inbox, Key, NewFrame, Outbox, key_of
+from penstock.runtime.islands.executor import Callbacks, Executor, Job, LocalExecutor, RemoteExecutor
+from penstock.runtime.islands.links.connection import Connection, Connector
+from penstock.runtime.islands.ops.shadow_audit import Drift, ShadowAudit, ShadowTally
 from penstock.runtime.islands.peer import Peer
 from penstock.runtime.islands.protocol import (
     VERSION,
@@ -44,7 +44,7 @@ from penstock.runtime.islands.protocol import (
     values_of,
     with_payload,
 )
-from penstock.runtime.islands.uplink import Backoff, Sender, makes_sense_for
+from penstock.runtime.islands.uplink import Backoff, Uplink, makes_sense_for
 from penstock.runtime.pipeline import is_finite, probability_of
 
 LOG = logging.getLogger("penstock.island")
@@ -69,7 +69,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Onward:
+class Downstream:
     """Where frames that pass are sent.
 
     Attributes:
@@ -78,7 +78,7 @@ class Onward:
         deflate: write payloads deflated where that is smaller.
     """
 
-    dial: Dial
+    connector: Connector
     outbox: Outbox
     deflate: bool = False
     backoff: Backoff = Backoff()
@@ -119,30 +119,30 @@ class Island:
         bundle: Bundle,
         stage: int,
         *,
-        onward: Onward | None = None,
-        engine: Engine | Elsewhere | None = None,
+        downstream: Downstream | None = None,
+        engine: Engine | RemoteEngine | None = None,
         window: int = 64,
         memory: int = 1024,
         batch: int = 16,
         threads: int = 1,
         audit: float = 0.0,
     ):
-        check_place(bundle.manifest, stage, sends_on=onward is not None)
+        check_place(bundle.manifest, stage, sends_on=downstream is not None)
         self.manifest, self.number, self.stage = bundle.manifest, stage, bundle.manifest.stages[stage - 1]
         self.counts = Counts()
-        self.audit, self.drift = Audit(audit), Drift()
+        self.audit, self.drift = ShadowAudit(audit), Drift()
         self._audited = {secrets.randbits(64): self.audit.here, secrets.randbits(64): self.audit.later}
         self._audits, self._positives = 0, self.manifest.positives
         self._here: deque[float] = deque(maxlen=1000)  # seconds from a frame's arrival to its decision
         self._id = bytes.fromhex(self.manifest.id)
         self._short = int.from_bytes(self._id[:8], "big")
-        finished = Finished(self._worked, lambda key, reason: self._answer(key, Dropped(*key, reason)))
+        finished = Callbacks(self._worked, lambda key, reason: self._answer(key, Dropped(*key, reason)))
         if engine is None:
             engine = OnnxRuntime.of(self.stage, bundle.graphs[stage - 1], threads=threads)
-        self._bench: Workbench = (
-            Away(engine, finished)
-            if isinstance(engine, Elsewhere)
-            else Here(engine, finished, most=window, batch=batch)
+        self._bench: Executor = (
+            RemoteExecutor(engine, finished)
+            if isinstance(engine, RemoteEngine)
+            else LocalExecutor(engine, finished, most=window, batch=batch)
         )
         self._window = window
         self._inbox = Inbox(memory)
@@ -151,16 +151,16 @@ class Island:
         self._again: set[asyncio.Task[None]] = set()  # frames that are taken once more
         self._meeting: set[Peer] = set()
         self._leaving = False
-        self._onward = onward
-        self._sender: Sender | None = None
-        if onward is not None:
+        self._onward = downstream
+        self._sender: Uplink | None = None
+        if downstream is not None:
             hello = Hello(self._id, stage + 1)
-            self._sender = Sender(
-                onward.dial,
+            self._sender = Uplink(
+                downstream.connector,
                 hello,
-                onward.outbox,
+                downstream.outbox,
                 self._settled,
-                backoff=onward.backoff,
+                backoff=downstream.backoff,
                 makes_sense=makes_sense_for(self.manifest),
             )
 
@@ -207,7 +207,7 @@ class Island:
         """Take no more frames, and answer what is here; return whether all of it was answered in time."""
         self._leaving = True
         for peer in self._meeting:
-            peer.say(Goodbye("this island is about to end"))
+            peer.enqueue(Goodbye("this island is about to end"))
         try:
             await asyncio.wait_for(self._answered(), within_s)
         except (TimeoutError, asyncio.TimeoutError):
@@ -248,12 +248,12 @@ class Island:
             return self._refuse(peer, Fault.FOREIGN_BUNDLE, text)
         if hello.stage != self.number:
             return self._refuse(peer, Fault.WRONG_STAGE, f"frames for stage {hello.stage} came; this is {self.number}.")
-        peer.say(Goodbye("this island is about to end") if self._leaving else Welcome(self._window))
+        peer.enqueue(Goodbye("this island is about to end") if self._leaving else Welcome(self._window))
         return not self._leaving
 
     def _refuse(self, peer: Peer, fault: Fault, text: str, frame: Frame | None = None) -> bool:
         self.counts.refused[fault] = self.counts.refused.get(fault, 0) + 1
-        peer.say(Refused(fault, text, *((0, 0) if frame is None else key_of(frame))))
+        peer.enqueue(Refused(fault, text, *((0, 0) if frame is None else key_of(frame))))
         return False
 
     async def _take(self, content: bytes, peer: Peer) -> None:
@@ -278,14 +278,14 @@ class Island:
         self.counts.received_bytes += len(frame.payload)
         key = key_of(frame)
         known = self._inbox.receive(key)
-        if isinstance(known, Known):
+        if isinstance(known, AlreadyAnswered):
             self.counts.duplicates += 1
-            peer.say(known.answer)
+            peer.enqueue(known.answer)
             return
         self._peers[key] = peer  # where it was last sent from is where its answer goes
-        if isinstance(known, New):
+        if isinstance(known, NewFrame):
             try:
-                await self._bench.take(Arrived(frame, key, values, time.perf_counter()))
+                await self._bench.take(Job(frame, key, values, time.perf_counter()))
             except BaseException:  # the link broke meanwhile: when the frame comes again it must be new
                 self._inbox.forget(key)
                 other = self._peers.pop(key, None)
@@ -297,7 +297,7 @@ class Island:
         else:
             self.counts.duplicates += 1
             if self._onward is not None and key in self._onward.outbox:
-                peer.say(Accepted(*key))
+                peer.enqueue(Accepted(*key))
 
     def _values(self, frame: Frame) -> np.ndarray:
         takes = self.stage.takes
@@ -306,7 +306,7 @@ class Island:
             raise WireError("NaN or infinity came in a payload.")
         return values
 
-    async def _worked(self, arrived: Arrived, values: np.ndarray, logit: float | None) -> None:
+    async def _worked(self, arrived: Job, values: np.ndarray, logit: float | None) -> None:
         """Answer a frame, or send it on."""
         frame, key, rule = arrived.frame, arrived.key, self.stage.gate
         self._here.append(time.perf_counter() - arrived.at_s)
@@ -324,34 +324,34 @@ class Island:
             self._answer(key, Answer(*key, int(values.argmax()), 0, score, logits, frame.audit))
         else:
             self._scores[key] = score
-            onward = with_payload(frame, values.tobytes(), deflate=self._onward.deflate)
+            downstream = with_payload(frame, values.tobytes(), deflate=self._onward.deflate)
             self.counts.forwarded += 1
-            self.counts.forwarded_bytes += len(onward.payload)
+            self.counts.forwarded_bytes += len(downstream.payload)
             try:
-                await self._sender.send(onward)
+                await self._sender.send(downstream)
             except StorageError:
                 LOG.exception("a frame could not be kept for the next island, and is reported as dropped")
                 self._scores.pop(key, None)
                 self.audit.dropped += not frame.audit
                 self._answer(key, Dropped(*key, Reason.BUFFER_FULL))
             if key in self._peers:  # it may have been answered while it waited for room
-                self._peers[key].say(Accepted(*key))
+                self._peers[key].enqueue(Accepted(*key))
 
-    def _audits_next(self, of: Sampled) -> bool:
+    def _audits_next(self, of: ShadowTally) -> bool:
         """Note a sample that was stopped; say whether it is let through."""
         return self.stage.gate is not None and self._sender is not None and self.audit.takes(of)
 
-    def _let_through(self, frame: Frame, values: bytes, of: Sampled) -> None:
+    def _let_through(self, frame: Frame, values: bytes, of: ShadowTally) -> None:
         """Send a stopped frame on for the audit, if there is room, in a stream of our own: it was answered already."""
         assert self._sender is not None and self._onward is not None
         self._audits += 1
         stream = next(stream for stream, sampled in self._audited.items() if sampled is of)
         ours = frame._replace(stream=stream, sequence=self._audits, audit=True, deadline_ms=0)
-        onward = with_payload(ours, values, deflate=self._onward.deflate)
+        downstream = with_payload(ours, values, deflate=self._onward.deflate)
         with contextlib.suppress(StorageError):  # a full disk costs the audit a sample
-            if self._sender.offer(onward):
+            if self._sender.offer(downstream):
                 self.counts.forwarded += 1
-                self.counts.forwarded_bytes += len(onward.payload)
+                self.counts.forwarded_bytes += len(downstream.payload)
 
     def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
         """Pass on what the next island says of a frame."""
@@ -382,7 +382,7 @@ class Island:
         self._inbox.answer(key, message)
         peer = self._peers.pop(key, None)
         if peer is not None:
-            peer.say(message)
+            peer.enqueue(message)
 
     async def _answered(self) -> None:
         while len(self._inbox):

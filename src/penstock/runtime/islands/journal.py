@@ -75,7 +75,7 @@ class FileJournal:
         self._write(record)
         self._sizes[key_of(frame)] = len(record)
 
-    def settle(self, key: Key) -> None:
+    def ack(self, key: Key) -> None:
         """Write down that a frame is done with."""
         if self._sizes.pop(key, None) is not None:
             self._write(_record(SETTLED_MARK + SETTLED.pack(*key)))

@@ -21,7 +21,7 @@ class Peer:
         self._writing = asyncio.ensure_future(self._write())
         self._broken = self._waking = False
 
-    def say(self, message: Down) -> None:
+    def enqueue(self, message: Down) -> None:
         """Say something, some time soon."""
         self._messages.append(message)
         if not self._waking:

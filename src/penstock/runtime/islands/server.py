@@ -13,13 +13,13 @@ from pathlib import Path
 
 from penstock.errors import DeliveryError, LinkError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.engines import Elsewhere
+from penstock.runtime.engines import RemoteEngine
 from penstock.runtime.islands.delivery import Outbox, Wait, WhenFull
-from penstock.runtime.islands.island import Island, Onward
+from penstock.runtime.islands.island import Downstream, Island
 from penstock.runtime.islands.journal import FileJournal
-from penstock.runtime.islands.links.grpc import Identity, Listener, dialler
-from penstock.runtime.islands.ops.prometheus import watch
-from penstock.runtime.islands.ops.shadow_audit import Audit
+from penstock.runtime.islands.links.grpc import Listener, TlsConfig, grpc_connector
+from penstock.runtime.islands.ops.prometheus import serve_metrics
+from penstock.runtime.islands.ops.shadow_audit import ShadowAudit
 
 LOG = logging.getLogger("penstock.station")
 
@@ -28,7 +28,7 @@ DRAIN_S = 10.0
 
 
 @dataclass(frozen=True)
-class Station:
+class ServerConfig:
     """What an island needs to know to be one.
 
     Attributes:
@@ -37,7 +37,7 @@ class Station:
         listen: the address, as host:port; port 0 for a free one.
         onward: the next island's address; None for the last.
         identity: for mutual TLS; without it only this machine can reach the island,
-        in_the_clear: unless others are to reach it without any protection.
+        insecure: unless others are to reach it without any protection.
         buffer: how many frames wait for the next island at most.
         when_full: what happens then.
         journal: a file that keeps them over a restart; None: in memory.
@@ -51,9 +51,9 @@ class Station:
     bundle: Path
     stage: int
     listen: str = "127.0.0.1:0"
-    onward: str | None = None
-    identity: Identity | None = None
-    in_the_clear: bool = False
+    downstream: str | None = None
+    tls: TlsConfig | None = None
+    insecure: bool = False
     buffer: int = 1024
     when_full: WhenFull = Wait()
     journal: Path | None = None
@@ -70,16 +70,16 @@ class Station:
             raise DeliveryError(
                 f"a window of {self.window} and a buffer of {self.buffer} frames are not possible: both are 1 or more."
             )
-        Audit(self.audit)  # refuses what is no share
-        if self.onward is None and (self.journal is not None or self.deflate or self.audit):
+        ShadowAudit(self.audit)  # refuses what is no share
+        if self.downstream is None and (self.journal is not None or self.deflate or self.audit):
             raise DeliveryError(
                 "a journal, deflated payloads and an audit are for frames that are sent on, but there is no next "
                 "island: give its address (--next), or leave them out."
             )
 
 
-async def run_station(
-    station: Station, ready: Callable[[int, int | None], None], *, engine: Elsewhere | None = None
+async def run_server(
+    server: ServerConfig, ready: Callable[[int, int | None], None], *, engine: RemoteEngine | None = None
 ) -> None:
     """Be an island until SIGTERM or SIGINT; then answer what is here, and end.
 
@@ -87,31 +87,31 @@ async def run_station(
         ready: told once it listens: the port, and that of the metrics.
         engine: what runs the stage elsewhere; None: it runs here.
     """
-    check_reach(station)
-    bundle = Bundle.read(station.bundle)
-    journal = None if station.journal is None else FileJournal(station.journal)
-    onward = None
-    if station.onward is not None:
-        outbox = Outbox(station.buffer, station.when_full, journal)
-        onward = Onward(dialler(station.onward, identity=station.identity), outbox, station.deflate)
+    check_reach(server)
+    bundle = Bundle.read(server.bundle)
+    journal = None if server.journal is None else FileJournal(server.journal)
+    downstream = None
+    if server.downstream is not None:
+        outbox = Outbox(server.buffer, server.when_full, journal)
+        downstream = Downstream(grpc_connector(server.downstream, tls=server.tls), outbox, server.deflate)
     island = Island(
         bundle,
-        station.stage,
-        onward=onward,
+        server.stage,
+        downstream=downstream,
         engine=engine,
-        window=station.window,
-        threads=station.threads,
-        audit=station.audit,
+        window=server.window,
+        threads=server.threads,
+        audit=server.audit,
     )
     payload = island.stage.takes.payload_bytes
     listener = Listener(
         island.meet,
-        station.listen,
+        server.listen,
         payload_bytes=payload,
-        identity=station.identity,
+        tls=server.tls,
         healthy=lambda: not island.leaving,
     )
-    watched = None if station.metrics is None else watch(island, station.metrics)[0]
+    watched = None if server.metrics is None else serve_metrics(island, server.metrics)[0]
     told = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, told.set)
@@ -136,35 +136,35 @@ async def run_station(
             journal.close()
 
 
-def check_reach(station: Station) -> None:
+def check_reach(server: ServerConfig) -> None:
     """Refuse to be reachable from other machines without protection, unless that was said in plain words.
 
     Raises:
         LinkError: when the address is not one of this machine alone.
     """
-    for address in (station.listen, station.metrics, station.onward):
+    for address in (server.listen, server.metrics, server.downstream):
         if address is not None:
             check_address(address)
-    if station.identity is not None:
-        station.identity.read()
-    if station.in_the_clear:
+    if server.tls is not None:
+        server.tls.read()
+    if server.insecure:
         return
-    if station.onward is not None and station.identity is None and not is_loopback(station.onward):
+    if server.downstream is not None and server.tls is None and not is_loopback(server.downstream):
         raise LinkError(
-            f"frames to {station.onward} would cross the network where others can read them. Give a certificate "
-            "(penstock certs makes some for a try-out), or say --in-the-clear if the network is safe."
+            f"frames to {server.downstream} would cross the network where others can read them. Give a certificate "
+            "(penstock certs makes some for a try-out), or say --insecure if the network is safe."
         )
-    if station.metrics is not None and not is_loopback(station.metrics):
+    if server.metrics is not None and not is_loopback(server.metrics):
         raise LinkError(
-            f"metrics at {station.metrics} could be read by other machines: serve them at 127.0.0.1, or say "
-            "--in-the-clear if the network is safe."
+            f"metrics at {server.metrics} could be read by other machines: serve them at 127.0.0.1, or say "
+            "--insecure if the network is safe."
         )
-    if station.identity is not None or is_loopback(station.listen):
+    if server.tls is not None or is_loopback(server.listen):
         return
     raise LinkError(
-        f"an island at {station.listen} could be reached by other machines, which could read frames and send "
+        f"an island at {server.listen} could be reached by other machines, which could read frames and send "
         "their own. Give it a certificate (penstock certs makes some for a try-out), let it listen at 127.0.0.1, "
-        "or say --in-the-clear if the network is safe."
+        "or say --insecure if the network is safe."
     )
 
 

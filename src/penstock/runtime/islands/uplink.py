@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from penstock.errors import LinkError, WireError
 from penstock.runtime.bundle.manifest import Manifest
 from penstock.runtime.islands.delivery import DropOldest, Key, Outbox, key_of
-from penstock.runtime.islands.links.connection import Connection, Dial
+from penstock.runtime.islands.links.connection import Connection, Connector
 from penstock.runtime.islands.protocol import (
     Accepted,
     Answer,
@@ -53,7 +53,7 @@ class Backoff:
         return min(self.most_s, self.first_s * 2 ** min(failures, 30)) * random.uniform(0.5, 1)
 
 
-class Sender:
+class Uplink:
     """Keeps frames until they are answered; connects, and connects again.
 
     Args:
@@ -71,16 +71,16 @@ class Sender:
 
     def __init__(
         self,
-        dial: Dial,
+        connector: Connector,
         hello: Hello,
         outbox: Outbox,
-        settled: Callable[[Frame, Answer | Dropped], None],
+        acked: Callable[[Frame, Answer | Dropped], None],
         *,
         backoff: Backoff = Backoff(),
         makes_sense: Callable[[Answer], bool] = lambda answer: True,
     ):
         self._makes_sense = makes_sense
-        self._dial, self._hello, self._outbox, self._settled, self._backoff = dial, hello, outbox, settled, backoff
+        self._dial, self._hello, self._outbox, self._settled, self._backoff = connector, hello, outbox, acked, backoff
         self._something = asyncio.Event()  # to send
         self._room = asyncio.Event()
         self._leaving = False  # the next island said goodbye
@@ -214,7 +214,7 @@ class Sender:
             LOG.warning("an answer came that makes no sense, and counts as a failure: %.200r", message)
             message = Dropped(*key_of(message), Reason.FAILED)
         if isinstance(message, (Answer, Dropped)):
-            frame = self._outbox.settle(key_of(message))
+            frame = self._outbox.ack(key_of(message))
             if frame is not None:
                 self._settled(frame, message)
                 self._room.set()

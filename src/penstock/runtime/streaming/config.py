@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import DataError
-from penstock.runtime.streaming.detector import Decision
+from penstock.runtime.streaming.detector import DetectorConfig
 from penstock.runtime.streaming.features import LogMel, Mfcc
-from penstock.runtime.streaming.frontend import Sense, Sensor
+from penstock.runtime.streaming.frontend import FrontendConfig, Sensor
 
-SENSES: dict[str, type[LogMel] | type[Sensor]] = {"log-mel": LogMel, "mfcc": Mfcc, "sensor": Sensor}
+FRONTENDS: dict[str, type[LogMel] | type[Sensor]] = {"log-mel": LogMel, "mfcc": Mfcc, "sensor": Sensor}
 """By the name that a manifest has."""
 
 
 @dataclass(frozen=True)
-class Hearing:
+class StreamConfig:
     """From samples to what the first stage takes, and from what the last stage gives to events.
 
     Attributes:
@@ -31,20 +31,20 @@ class Hearing:
         decision: when a word was heard.
     """
 
-    sense: Sense
+    frontend: FrontendConfig
     frames: int
     hop: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     words: tuple[int, ...]
-    decision: Decision = Decision()
+    detector: DetectorConfig = DetectorConfig()
 
     def __post_init__(self) -> None:
         if self.frames < 1 or self.hop < 1:
             raise DataError(f"windows of {self.frames} frames every {self.hop} came: both are 1 or more.")
-        if not len(self.mean) == len(self.std) == self.sense.values:
+        if not len(self.mean) == len(self.std) == self.frontend.values:
             raise DataError(
-                f"{len(self.mean)} means and {len(self.std)} deviations came, and a frame has {self.sense.values} "
+                f"{len(self.mean)} means and {len(self.std)} deviations came, and a frame has {self.frontend.values} "
                 "values: one of each a value."
             )
         if not all(0 < value < np.inf for value in self.std) or not np.isfinite(self.mean).all():
@@ -55,17 +55,17 @@ class Hearing:
     @property
     def shape(self) -> tuple[int, int]:
         """The shape of a window, as the first stage takes it: (values, frames)."""
-        return (self.sense.values, self.frames)
+        return (self.frontend.values, self.frames)
 
     @property
     def window_s(self) -> float:
         """The length of a window."""
-        return self.sense.samples(self.frames) / self.sense.rate_hz
+        return self.frontend.samples(self.frames) / self.frontend.rate_hz
 
     @property
     def hop_s(self) -> float:
         """From one window to the next."""
-        return self.hop * self.sense.hop / self.sense.rate_hz
+        return self.hop * self.frontend.hop / self.frontend.rate_hz
 
     def standardised(self, frames: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return frames (..., values) as the network takes them."""
@@ -78,16 +78,16 @@ class Hearing:
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as it stands in a manifest."""
-        name = next(name for name, kind in SENSES.items() if type(self.sense) is kind)
+        name = next(name for name, kind in FRONTENDS.items() if type(self.frontend) is kind)
         return {
             **asdict(self),
             "mean": [float(value) for value in self.mean],
             "std": [float(value) for value in self.std],
-            "sense": {"kind": name, **_plain(self.sense)},
-            "decision": _plain(self.decision),
+            "frontend": {"kind": name, **_plain(self.frontend)},
+            "detector": _plain(self.detector),
         }
 
 
-def _plain(of: Sense | Decision) -> dict[str, float]:
+def _plain(of: FrontendConfig | DetectorConfig) -> dict[str, float]:
     """Return fields as a manifest is read: 30 where a float is meant is 30.0, so that its checksum is the same."""
     return {f.name: float(getattr(of, f.name)) if f.type == "float" else getattr(of, f.name) for f in fields(of)}

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Decision:
+class DetectorConfig:
     """When scores are an event.
 
     Attributes:
@@ -38,19 +38,21 @@ class Decision:
     """
 
     threshold: float = 0.0
-    release: float = 0.0
+    off_threshold: float = 0.0
     smoothing: int = 3
     refractory_s: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.threshold) and math.isfinite(self.release) and self.release <= self.threshold):
+        if not (
+            math.isfinite(self.threshold) and math.isfinite(self.off_threshold) and self.off_threshold <= self.threshold
+        ):
             raise DataError(
-                f"a threshold of {self.threshold:g} with a release at {self.release:g} came: both are numbers, and the "
+                f"a threshold of {self.threshold:g} with a release at {self.off_threshold:g} came: both are numbers, and the "
                 "release is at most the threshold."
             )
-        if not (self.release > -LIMIT and self.threshold <= LIMIT):
+        if not (self.off_threshold > -LIMIT and self.threshold <= LIMIT):
             raise DataError(
-                f"a threshold of {self.threshold:g} with a release at {self.release:g} came: scores lie between "
+                f"a threshold of {self.threshold:g} with a release at {self.off_threshold:g} came: scores lie between "
                 f"-{LIMIT:g} and {LIMIT:g}, and what was stopped has -{LIMIT:g}, so both lie above that."
             )
         if self.smoothing < 1:
@@ -58,14 +60,16 @@ class Decision:
         if not 0 <= self.refractory_s < math.inf:
             raise DataError(f"refractory_s = {self.refractory_s:g} came: it is 0 s or more.")
 
-    def at(self, threshold: float) -> Decision:
+    def at(self, threshold: float) -> DetectorConfig:
         """Return the decision at another threshold, with the release as far below it as before.
 
         >>> Decision(2.0, 0.5).at(4.0)
         Decision(threshold=4.0, release=2.5, smoothing=3, refractory_s=1.0)
         """
         lowest = min(threshold, -LIMIT + 0.01)
-        return replace(self, threshold=threshold, release=max(threshold - (self.threshold - self.release), lowest))
+        return replace(
+            self, threshold=threshold, off_threshold=max(threshold - (self.threshold - self.off_threshold), lowest)
+        )
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Event:
     over: bool = False
 
 
-class Decider:
+class Hysteresis:
     """Decides as windows come.
 
     Args:
@@ -99,33 +103,33 @@ class Decider:
         window_s: the length of a window.
     """
 
-    def __init__(self, decision: Decision, label: str, window_s: float):
-        self.decision, self.label, self.window_s = decision, label, window_s
-        self._last: deque[float] = deque(maxlen=decision.smoothing)
+    def __init__(self, detector: DetectorConfig, label: str, window_s: float):
+        self.detector, self.label, self.window_s = detector, label, window_s
+        self._last: deque[float] = deque(maxlen=detector.smoothing)
         self._event: Event | None = None
         self._rise_s: float | None = None  # the end of the first window of the present rise
         self._ready_s = -math.inf
         self.smoothed = -LIMIT
-        self.forget()
+        self.reset()
 
     def push(self, time_s: float, score: float) -> list[Event]:
         """Take the score of the window that ends at this time; return what began or ended with it."""
-        decision, told = self.decision, []
+        detector, told = self.detector, []
         self._last.append(score)
-        self.smoothed = smoothed = sum(self._last) / decision.smoothing
-        if score < decision.release and smoothed < decision.release:
+        self.smoothed = smoothed = sum(self._last) / detector.smoothing
+        if score < detector.off_threshold and smoothed < detector.off_threshold:
             self._rise_s = None
         elif self._rise_s is None:
             self._rise_s = time_s
-        if self._event is not None and smoothed < decision.release:
+        if self._event is not None and smoothed < detector.off_threshold:
             told += self.end()
-            self._rise_s = time_s if score >= decision.release else None
+            self._rise_s = time_s if score >= detector.off_threshold else None
         if self._event is not None and smoothed > self._event.score:
             self._event = replace(self._event, score=smoothed, peak_s=time_s)
-        if self._event is None and smoothed >= decision.threshold and time_s >= self._ready_s:
+        if self._event is None and smoothed >= detector.threshold and time_s >= self._ready_s:
             rise_s = time_s if self._rise_s is None else self._rise_s
             self._event = Event(self.label, rise_s - self.window_s, time_s, time_s, time_s - rise_s, smoothed)
-            self._ready_s = time_s + decision.refractory_s
+            self._ready_s = time_s + detector.refractory_s
             told.append(self._event)
         return told
 
@@ -134,9 +138,9 @@ class Decider:
         event, self._event = self._event, None
         return [] if event is None else [replace(event, over=True)]
 
-    def forget(self) -> list[Event]:
+    def reset(self) -> list[Event]:
         """Begin anew, as behind a gap: no window before it supports what comes."""
-        self._last.extend([-LIMIT] * self.decision.smoothing)
+        self._last.extend([-LIMIT] * self.detector.smoothing)
         self._rise_s, self.smoothed = None, -LIMIT
         return self.end()
 
@@ -155,7 +159,7 @@ def log_odds(logits: npt.NDArray[np.float32], label: int) -> Floats:
 
 
 def smooth(scores: npt.NDArray[np.floating], smoothing: int) -> Floats:
-    """Return the smoothed scores of a whole stream, as a `Decider` has them one by one."""
+    """Return the smoothed scores of a whole stream, as a `Hysteresis` has them one by one."""
     padded = np.concatenate([np.full(smoothing, -LIMIT), scores.astype(np.float64)])
     total = np.zeros(len(scores))
     for i in range(1, smoothing + 1):  # the oldest first, so that sums are those of a Decider to the last bit
@@ -163,15 +167,15 @@ def smooth(scores: npt.NDArray[np.floating], smoothing: int) -> Floats:
     return total / smoothing
 
 
-def alarms(times_s: Floats, smoothed: Floats, decision: Decision) -> list[float]:
-    """Return when events are decided in a whole stream: what a `Decider` says one by one, and much faster.
+def alarms(times_s: Floats, smoothed: Floats, detector: DetectorConfig) -> list[float]:
+    """Return when events are decided in a whole stream: what a `Hysteresis` says one by one, and much faster.
 
     Args:
         times_s: the end of each window.
         smoothed: see `smooth`.
     """
-    high = np.flatnonzero(smoothed >= decision.threshold)
-    low = np.flatnonzero(smoothed < decision.release)
+    high = np.flatnonzero(smoothed >= detector.threshold)
+    low = np.flatnonzero(smoothed < detector.off_threshold)
     found: list[float] = []
     at = 0  # the first window that may begin an event
     while (place := np.searchsorted(high, at)) < len(high):
@@ -180,6 +184,6 @@ def alarms(times_s: Floats, smoothed: Floats, decision: Decision) -> list[float]
         behind = np.searchsorted(low, first)
         if behind == len(low):
             break
-        rested = np.searchsorted(times_s, times_s[first] + decision.refractory_s)
+        rested = np.searchsorted(times_s, times_s[first] + detector.refractory_s)
         at = max(int(low[behind]), int(rested))
     return found

@@ -10,7 +10,7 @@ from penstock.errors import DataError
 Floats = npt.NDArray[np.float32]
 
 
-class Windows:
+class FrameRing:
     """Keeps the last frames, and gives a window each time a hop of new ones is there.
 
     Args:
@@ -39,6 +39,6 @@ class Windows:
         starts = range(0, count * self.hop, self.hop)
         return [np.ascontiguousarray(kept[:, start : start + self.frames]) for start in starts]
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew, as behind a gap."""
         self._kept, self._skip = self._nothing, 0

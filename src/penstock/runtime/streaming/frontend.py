@@ -49,25 +49,25 @@ class Sensor:
         return frames
 
 
-Sense: TypeAlias = LogMel | Sensor
+FrontendConfig: TypeAlias = LogMel | Sensor
 """What a frame is made of."""
 
 
-class Front(Protocol):
+class Frontend(Protocol):
     """Turns samples into frames."""
 
     def push(self, samples: Floats) -> Floats:
         """Take more samples; return the frames that they complete: (frames, values)."""
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew, as behind a gap."""
 
 
-class SoundFront:
+class AudioFrontend:
     """Frames of log-mel energies or MFCC, each computed once, when its last sample is there."""
 
-    def __init__(self, sense: LogMel):
-        self.sense = sense
+    def __init__(self, frontend: LogMel):
+        self.frontend = frontend
         self._rest = np.empty(0, np.float32)
         self._skip = 0  # samples that no frame needs, where frames are further apart than they are long
 
@@ -75,40 +75,40 @@ class SoundFront:
         dropped = min(self._skip, len(samples))
         self._skip -= dropped
         heard = np.concatenate([self._rest, samples[dropped:]])
-        count = self.sense.frames(len(heard))
-        self._skip += max(0, count * self.sense.hop - len(heard))
-        self._rest = heard[count * self.sense.hop :].copy()  # without the copy it would keep all that was heard
+        count = self.frontend.frames(len(heard))
+        self._skip += max(0, count * self.frontend.hop - len(heard))
+        self._rest = heard[count * self.frontend.hop :].copy()  # without the copy it would keep all that was heard
         if not count:
-            return np.empty((0, self.sense.values), np.float32)
-        steps = (self.sense.hop * heard.itemsize, heard.itemsize)  # a view: frames overlap, and no sample is copied
-        return frame_features(np.ndarray((count, self.sense.window), heard.dtype, heard, 0, steps), self.sense)
+            return np.empty((0, self.frontend.values), np.float32)
+        steps = (self.frontend.hop * heard.itemsize, heard.itemsize)  # a view: frames overlap, and no sample is copied
+        return frame_features(np.ndarray((count, self.frontend.window), heard.dtype, heard, 0, steps), self.frontend)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self._rest, self._skip = self._rest[:0], 0
 
 
-class SensorFront:
+class SensorFrontend:
     """Frames that are the samples."""
 
-    def __init__(self, sense: Sensor):
-        self.sense = sense
+    def __init__(self, frontend: Sensor):
+        self.frontend = frontend
 
     def push(self, samples: Floats) -> Floats:
-        if samples.ndim != 2 or samples.shape[1] != self.sense.axes:
-            raise ShapeError(f"samples of shape {samples.shape} came: give (samples, {self.sense.axes}).")
+        if samples.ndim != 2 or samples.shape[1] != self.frontend.axes:
+            raise ShapeError(f"samples of shape {samples.shape} came: give (samples, {self.frontend.axes}).")
         return samples
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Do nothing: no frame needs more than its own sample."""
 
 
-def front_of(sense: Sense) -> Front:
+def build_frontend(frontend: FrontendConfig) -> Frontend:
     """Return a front that makes such frames."""
-    return SensorFront(sense) if isinstance(sense, Sensor) else SoundFront(sense)
+    return SensorFrontend(frontend) if isinstance(frontend, Sensor) else AudioFrontend(frontend)
 
 
-def silent_frame(sense: Sense) -> Floats | None:
+def silent_frame(frontend: FrontendConfig) -> Floats | None:
     """Return the frame of digital silence: (values,); None for a sensor, which has no silence."""
-    if isinstance(sense, Sensor):
+    if isinstance(frontend, Sensor):
         return None
-    return frame_features(np.zeros((1, sense.window), np.float32), sense)[0]
+    return frame_features(np.zeros((1, frontend.window), np.float32), frontend)[0]

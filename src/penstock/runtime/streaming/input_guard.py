@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 @dataclass
-class Noticed:
+class InputQuality:
     """What was wrong with a stream so far, in samples.
 
     Attributes:
@@ -64,7 +64,7 @@ class Noticed:
     clipped: int = 0
 
 
-class Ear:
+class InputGuard:
     """Takes blocks of a stream, and gives pieces that can be judged.
 
     Args:
@@ -73,7 +73,7 @@ class Ear:
 
     def __init__(self, axes: int | None = None):
         self.axes = axes
-        self.noticed = Noticed()
+        self.input_quality = InputQuality()
         self._at = 0
         self._in_gap = False
         self._unsure = SCALE_SAMPLES  # samples that the scale is still judged by
@@ -92,7 +92,7 @@ class Ear:
         self._check(samples, lost)
         if lost:
             self._gap(lost)
-            self.noticed.lost += lost
+            self.input_quality.lost += lost
         values = _floats(samples) if self.axes or samples.dtype != np.int16 else samples * _STEP
         if self.axes is None and len(values) and float(np.abs(values).max()) <= FAR_FROM_FULL:  # false for NaN as well
             if self._unsure:
@@ -107,18 +107,18 @@ class Ear:
                 yield self._piece(values[first:last])
             else:
                 self._gap(last - first)
-                self.noticed.broken += last - first
+                self.input_quality.broken += last - first
 
     def _piece(self, values: Floats) -> Piece:
         piece = Piece(self._at, values)
         self._at += len(values)
-        self.noticed.heard += len(values)
+        self.input_quality.heard += len(values)
         self._in_gap = False
         return piece
 
     def _gap(self, samples: int) -> None:
         self._at += samples
-        self.noticed.gaps += not self._in_gap
+        self.input_quality.gaps += not self._in_gap
         self._in_gap = True
 
     def _limited(self, values: Floats, finite: npt.NDArray[np.bool_]) -> tuple[Floats, npt.NDArray[np.bool_]]:
@@ -126,7 +126,7 @@ class Ear:
         loud = np.abs(values, where=finite, out=np.zeros_like(values))
         self._judge_scale(loud)
         finite = finite & (loud <= FOREIGN)
-        self.noticed.clipped += int((loud[finite] >= (FULL_SCALE - 1) / FULL_SCALE).sum())
+        self.input_quality.clipped += int((loud[finite] >= (FULL_SCALE - 1) / FULL_SCALE).sum())
         return np.clip(values, -1, 1), finite
 
     def _judge_scale(self, loud: Floats) -> None:

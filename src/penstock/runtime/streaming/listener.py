@@ -19,14 +19,14 @@ from penstock.errors import BundleError, DeliveryError, PenstockError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
 from penstock.runtime.islands.protocol import Answer
-from penstock.runtime.pipeline import Chain, Verdict, is_finite
-from penstock.runtime.streaming.config import Hearing
-from penstock.runtime.streaming.detector import LIMIT, Decider, Event, log_odds
-from penstock.runtime.streaming.input_guard import Noticed
-from penstock.runtime.streaming.windower import Slice, Slicer
+from penstock.runtime.pipeline import Pipeline, SampleResult, is_finite
+from penstock.runtime.streaming.config import StreamConfig
+from penstock.runtime.streaming.detector import LIMIT, Event, Hysteresis, log_odds
+from penstock.runtime.streaming.input_guard import InputQuality
+from penstock.runtime.streaming.windower import Window, Windower
 
 if TYPE_CHECKING:  # who listens alone needs no links
-    from penstock.runtime.islands.client import Source
+    from penstock.runtime.islands.client import Client
 
 Floats = npt.NDArray[np.float32]
 
@@ -36,14 +36,14 @@ class Chunk(Protocol):
 
     @property
     def samples(self) -> npt.NDArray[Any]:
-        """The samples; see `Ear.hear`."""
+        """The samples; see `InputGuard.hear`."""
 
     @property
     def lost(self) -> int:
         """How many are missing before them."""
 
 
-class Heard(NamedTuple):
+class WindowResult(NamedTuple):
     """What became of one window.
 
     Attributes:
@@ -64,7 +64,7 @@ class Heard(NamedTuple):
 
 
 SILENT = -2
-"""`Heard.stopped_at` of a window without any sound in it: no stage ran."""
+"""`WindowResult.stopped_at` of a window without any sound in it: no stage ran."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Counts:
 
     reached: list[int]
     silent: int = 0
-    noticed: Noticed = field(default_factory=Noticed)
+    input_quality: InputQuality = field(default_factory=InputQuality)
 
     @property
     def windows(self) -> int:
@@ -114,19 +114,19 @@ class Listener:
         BundleError: when the bundle does not say how it listens.
     """
 
-    def __init__(self, bundle: Bundle, *, chain: Chain | None = None, threads: int = 1):
+    def __init__(self, bundle: Bundle, *, chain: Pipeline | None = None, threads: int = 1):
         self.manifest = bundle.manifest
-        self.hearing = hearing_of(bundle.manifest)
-        self._chain = Chain(bundle, threads=threads) if chain is None else chain
-        self._slicer = Slicer(self.hearing)
-        self._mind = Mind(bundle.manifest)
+        self.stream_config = stream_config_of(bundle.manifest)
+        self._chain = Pipeline(bundle, threads=threads) if chain is None else chain
+        self._slicer = Windower(self.stream_config)
+        self._mind = Detector(bundle.manifest)
 
     @property
     def counts(self) -> Counts:
         """What listening took so far."""
-        return self._mind.counts(self._slicer.ear.noticed)
+        return self._mind.counts(self._slicer.ear.input_quality)
 
-    def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[Heard]:
+    def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[WindowResult]:
         """Take a block of the stream; give what became of each window that it completes.
 
         A window is judged when it is asked for: who leaves early leaves the block's others unjudged, and who never asks
@@ -144,8 +144,8 @@ class Listener:
         """End the stream: return the events that were under way."""
         return self._mind.end()
 
-    def listen(self, blocks: Iterable[Chunk]) -> Iterator[Heard]:
-        """Listen to all blocks; events that are under way at the end come with a last `Heard` of their own.
+    def listen(self, blocks: Iterable[Chunk]) -> Iterator[WindowResult]:
+        """Listen to all blocks; events that are under way at the end come with a last `WindowResult` of their own.
 
         What ends the blocks with an error is raised behind it.
         """
@@ -160,13 +160,13 @@ class Listener:
 
 async def listen_over(
     manifest: Manifest,
-    source: Source,
+    source: Client,
     blocks: AsyncIterable[Chunk],
     *,
     ahead: int = 64,
     patience_s: float | None = None,
     ended: Callable[[Counts, list[Event]], None] = lambda counts, events: None,
-) -> AsyncIterator[Heard]:
+) -> AsyncIterator[WindowResult]:
     """Listen with the stages on islands: windows go out as they come, and are decided in their order.
 
     Args:
@@ -179,7 +179,7 @@ async def listen_over(
         BundleError: when the bundle does not say how it listens.
         DeliveryError: when patience has an end.
     """
-    slicer, mind = Slicer(hearing_of(manifest)), Mind(manifest)
+    slicer, mind = Windower(stream_config_of(manifest)), Detector(manifest)
     under_way: asyncio.Queue[_Asked | None] = asyncio.Queue(ahead)
 
     async def ask() -> None:
@@ -203,17 +203,17 @@ async def listen_over(
         await asking  # raises what ended the blocks, when all that came before it was heard
     finally:
         asking.cancel()
-        ended(mind.counts(slicer.ear.noticed), mind.end())
+        ended(mind.counts(slicer.ear.input_quality), mind.end())
 
 
 class _Asked(NamedTuple):
     """A window on its way, or a gap, or silence, of which nobody is asked."""
 
-    piece: Slice
+    piece: Window
     answer: asyncio.Future[Any] | None
 
 
-async def _became(asked: _Asked, mind: Mind, gates: int, patience_s: float | None) -> list[Heard]:
+async def _became(asked: _Asked, mind: Detector, gates: int, patience_s: float | None) -> list[WindowResult]:
     time_s = asked.piece.time_s
     if asked.piece.window is None:
         return list(mind.gap(time_s))
@@ -230,19 +230,21 @@ async def _became(asked: _Asked, mind: Mind, gates: int, patience_s: float | Non
     return [mind.consider(time_s, _of_islands(answer, gates))]
 
 
-class Mind:
+class Detector:
     """Makes events of what the stages say, and counts."""
 
     def __init__(self, manifest: Manifest):
-        hearing = hearing_of(manifest)
-        self._words = hearing.words
-        self._nothing = (-LIMIT,) * len(hearing.words)  # the scores of what was stopped
+        stream_config = stream_config_of(manifest)
+        self._words = stream_config.words
+        self._nothing = (-LIMIT,) * len(stream_config.words)  # the scores of what was stopped
         self._unasked = (math.nan,) * (len(manifest.stages) - 1)  # the gates' of what none of them saw
-        self._deciders = [Decider(hearing.decision, manifest.labels[w], hearing.window_s) for w in hearing.words]
+        self._deciders = [
+            Hysteresis(stream_config.detector, manifest.labels[w], stream_config.window_s) for w in stream_config.words
+        ]
         self._stopped = [0] * len(self._unasked)
         self._seen, self._silent, self._last_s = 0, 0, 0.0
 
-    def consider(self, time_s: float, became: Verdict) -> Heard:
+    def consider(self, time_s: float, became: SampleResult) -> WindowResult:
         """Take what became of a window."""
         self._seen += 1
         if became.stopped_at >= 0:
@@ -252,53 +254,55 @@ class Mind:
             scores = tuple(float(log_odds(became.logits, word)) for word in self._words)
         return self._decided(time_s, became.stopped_at, became.scores, scores)
 
-    def silence(self, time_s: float) -> Heard:
+    def silence(self, time_s: float) -> WindowResult:
         """Take a window that has nothing in it."""
         self._silent += 1
         return self._decided(time_s, SILENT, self._unasked, self._nothing)
 
-    def gap(self, time_s: float) -> Iterator[Heard]:
+    def gap(self, time_s: float) -> Iterator[WindowResult]:
         """Forget: sound is missing here. Gives the events that it ended, if any."""
-        events = tuple(event for decider in self._deciders for event in decider.forget())
+        events = tuple(event for decider in self._deciders for event in decider.reset())
         if events:
             at = self._last_s if math.isinf(time_s) else time_s
-            yield Heard(at, SILENT, self._unasked, self._nothing, self._nothing, events)
+            yield WindowResult(at, SILENT, self._unasked, self._nothing, self._nothing, events)
 
     def end(self) -> list[Event]:
         """Return the events that were under way."""
         return [event for decider in self._deciders for event in decider.end()]
 
-    def counts(self, noticed: Noticed) -> Counts:
+    def counts(self, input_quality: InputQuality) -> Counts:
         """Return the windows so far."""
         reached = [self._seen]
         for stopped in self._stopped:
             reached.append(reached[-1] - stopped)
-        return Counts(reached, self._silent, noticed)
+        return Counts(reached, self._silent, input_quality)
 
-    def _decided(self, time_s: float, stopped_at: int, gates: tuple[float, ...], scores: tuple[float, ...]) -> Heard:
+    def _decided(
+        self, time_s: float, stopped_at: int, gates: tuple[float, ...], scores: tuple[float, ...]
+    ) -> WindowResult:
         events: list[Event] = []
         for decider, score in zip(self._deciders, scores, strict=True):
             events += decider.push(time_s, score)
         self._last_s = time_s
         smoothed = tuple(decider.smoothed for decider in self._deciders)
-        return Heard(time_s, stopped_at, gates, scores, smoothed, tuple(events))
+        return WindowResult(time_s, stopped_at, gates, scores, smoothed, tuple(events))
 
 
-def hearing_of(manifest: Manifest) -> Hearing:
+def stream_config_of(manifest: Manifest) -> StreamConfig:
     """Return how a bundle listens.
 
     Raises:
         BundleError: when it does not say so.
     """
-    if manifest.hearing is None:
+    if manifest.stream_config is None:
         raise BundleError(
             "this bundle does not say how it listens: it was exported for samples that are given one by one (penstock "
             "run). Export it with a hearing, as penstock train wakeword does."
         )
-    return manifest.hearing
+    return manifest.stream_config
 
 
-def _of_islands(answer: Answer, gates: int) -> Verdict:
+def _of_islands(answer: Answer, gates: int) -> SampleResult:
     scores = (*answer.scores, *(math.nan for _ in range(gates - len(answer.scores))))
     logits = None if answer.stopped_by else np.array(answer.logits, np.float32)
-    return Verdict(answer.stopped_by - 1, scores, logits)
+    return SampleResult(answer.stopped_by - 1, scores, logits)

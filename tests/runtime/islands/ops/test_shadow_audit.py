@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from penstock.errors import DeliveryError
-from penstock.runtime.islands.ops.shadow_audit import MANY, Audit, Drift, Sampled, poisson_cdf, poisson_interval
+from penstock.runtime.islands.ops.shadow_audit import (
+    MANY,
+    Drift,
+    ShadowAudit,
+    ShadowTally,
+    poisson_cdf,
+    poisson_interval,
+)
 
 
 @given(count=st.integers(0, 300), confidence=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
@@ -26,12 +33,12 @@ def test_probabilities_are_those_of_scipy(count, mean):
     assert poisson_cdf(count, mean) == pytest.approx(stats.poisson.cdf(count, mean), abs=1e-9)
 
 
-def field(seed, *, share, lost_rate, later=0.0, dropped=0.0, positives=400, negatives=3000) -> Audit:
+def field(seed, *, share, lost_rate, later=0.0, dropped=0.0, positives=400, negatives=3000) -> ShadowAudit:
     """A day in the field: a gate, and another behind it; of what either stops some is let through by chance.
 
     Of what passes the first one, some is dropped on its way to the next.
     """
-    audit, draw = Audit(share, random.Random(seed)), random.Random(-seed - 1)
+    audit, draw = ShadowAudit(share, random.Random(seed)), random.Random(-seed - 1)
     for i in range(positives + negatives):
         positive = i < positives
         stopped_here = draw.random() < (lost_rate if positive else 0.9)
@@ -74,7 +81,7 @@ def test_the_estimate_has_no_bias_and_the_interval_holds(share, lost_rate, later
 
 
 def test_before_anything_is_known_nothing_is_said():
-    audit = Audit(0.5, random.Random(0))
+    audit = ShadowAudit(0.5, random.Random(0))
     assert audit.lost_rate() is None
     audit.here.seen, audit.here.judged = 1000, 10
     assert audit.lost_rate() == (0, 0, 1), "no positive seen at all: anything is possible"
@@ -92,7 +99,7 @@ def test_before_anything_is_known_nothing_is_said():
 def test_what_is_certain_is_not_doubted(seen, judged, positive):
     judged = min(judged, seen)
     positive = min(positive, judged)
-    low, estimate, high = Sampled(seen, judged, positive).positives(0.95)
+    low, estimate, high = ShadowTally(seen, judged, positive).positives(0.95)
     assert positive <= low <= estimate <= high <= positive + seen - judged or not judged
     if judged == seen:
         assert low == estimate == high == positive
@@ -101,7 +108,7 @@ def test_what_is_certain_is_not_doubted(seen, judged, positive):
 def test_a_share_that_is_none_is_refused():
     for share in (-0.1, 1.1):
         with pytest.raises(DeliveryError, match=r"an audit of .* is not possible: it is a share of the stopped"):
-            Audit(share)
+            ShadowAudit(share)
 
 
 def test_drift_is_flagged_and_chance_is_not():

@@ -26,5 +26,5 @@ class Connection(Protocol):
         ...
 
 
-Dial: TypeAlias = Callable[[], Awaitable[Connection]]
+Connector: TypeAlias = Callable[[], Awaitable[Connection]]
 """Makes a new connection to the same place; raises LinkError while nobody is there."""

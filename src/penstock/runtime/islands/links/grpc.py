@@ -44,7 +44,7 @@ ALIVE = (
 
 
 @dataclass(frozen=True)
-class Identity:
+class TlsConfig:
     """Who one is, and whom one trusts: files in PEM, as `penstock certs` writes them.
 
     Attributes:
@@ -87,8 +87,8 @@ class Identity:
         return files[0], files[1], files[2]
 
 
-def dialler(
-    address: str, *, identity: Identity | None = None, timeout_s: float = 5.0
+def grpc_connector(
+    address: str, *, tls: TlsConfig | None = None, timeout_s: float = 5.0
 ) -> Callable[[], Awaitable[Connection]]:
     """Return what connects to an address.
 
@@ -97,19 +97,19 @@ def dialler(
         timeout_s: how long one attempt may take.
     """
 
-    async def dial() -> Connection:
+    async def connector() -> Connection:
         options = [*ALIVE, ("grpc.max_receive_message_length", 1 << 20), ("grpc.use_local_subchannel_pool", 1)]
-        if identity is None:
+        if tls is None:
             channel = grpc.aio.insecure_channel(address, options=options)
         else:
-            certificate, key, authority = identity.read()
+            certificate, key, authority = tls.read()
             credentials = grpc.ssl_channel_credentials(authority, key, certificate)
             channel = grpc.aio.secure_channel(address, credentials, options=options)
         try:
             await asyncio.wait_for(channel.channel_ready(), timeout_s)
         except (TimeoutError, asyncio.TimeoutError) as error:
             await channel.close()
-            spoken = "in the clear" if identity is None else "with TLS"
+            spoken = "in the clear" if tls is None else "with TLS"
             raise LinkError(f"nobody answers at {address}, {spoken}") from error
         except BaseException:
             await channel.close()
@@ -117,7 +117,7 @@ def dialler(
         call = channel.stream_stream(PATH)()
         return _Dialled(channel, call)
 
-    return dial
+    return connector
 
 
 class _Dialled:
@@ -189,7 +189,7 @@ class Listener:
         address: str,
         *,
         payload_bytes: int,
-        identity: Identity | None = None,
+        tls: TlsConfig | None = None,
         healthy: Callable[[], bool] = lambda: True,
     ):
         self._meet, self._healthy = meet, healthy
@@ -201,10 +201,10 @@ class Listener:
         generic_health = grpc.method_handlers_generic_handler("grpc.health.v1.Health", health)
         self._server.add_generic_rpc_handlers((generic, generic_health))
         try:
-            if identity is None:
+            if tls is None:
                 self.port = self._server.add_insecure_port(address)
             else:
-                certificate, key, authority = identity.read()
+                certificate, key, authority = tls.read()
                 credentials = grpc.ssl_server_credentials(
                     [(key, certificate)], root_certificates=authority, require_client_auth=True
                 )

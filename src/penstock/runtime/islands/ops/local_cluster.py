@@ -27,7 +27,7 @@ MAIN = "from penstock.cli import main; main()"
 
 
 @dataclass(frozen=True)
-class Seen:
+class IslandStatus:
     """What an island said of itself last.
 
     Attributes:
@@ -44,11 +44,11 @@ class Seen:
     last_words: str = ""
 
 
-class Fleet:
+class LocalCluster:
     """Starts the islands of a bundle, the last one first, and ends them all.
 
-        with Fleet(Path("bundle")) as fleet:
-            print(fleet.address)
+        with LocalCluster(Path("bundle")) as cluster:
+            print(cluster.address)
 
     Attributes:
         address: of the first island.
@@ -66,15 +66,15 @@ class Fleet:
         self._files = ExitStack()
         self.address = ""
 
-    def __enter__(self) -> Fleet:
-        onward: str | None = None
+    def __enter__(self) -> LocalCluster:
+        downstream: str | None = None
         try:
             for stage in range(self._stages, 0, -1):
-                onward = self._start(stage, onward)
+                downstream = self._start(stage, downstream)
         except BaseException:
             self.end()
             raise
-        self.address = onward or ""
+        self.address = downstream or ""
         return self
 
     def __exit__(
@@ -94,15 +94,15 @@ class Fleet:
         self._processes.clear()
         self._files.close()
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[IslandStatus]:
         """Ask all islands what they have done, the first one first."""
         each = zip(reversed(self._processes), reversed(self._metrics), reversed(self._said), strict=True)
         return [_seen(stage, *island) for stage, island in enumerate(each, start=1)]
 
-    def _start(self, stage: int, onward: str | None) -> str:
+    def _start(self, stage: int, downstream: str | None) -> str:
         """Start an island; return its address."""
         command = [sys.executable, "-c", MAIN, "island", str(self._bundle), "--stage", str(stage), *self._options]
-        command += ["--metrics", "127.0.0.1:0", *(() if onward is None else ("--next", onward))]
+        command += ["--metrics", "127.0.0.1:0", *(() if downstream is None else ("--next", downstream))]
         said = self._files.enter_context(tempfile.NamedTemporaryFile())  # noqa: SIM115 - a pipe not read would fill
         process = subprocess.Popen(
             command,
@@ -135,11 +135,11 @@ def _started(process: subprocess.Popen[bytes], said: Path, stage: int) -> re.Mat
         time.sleep(0.02)
 
 
-def _seen(stage: int, process: subprocess.Popen[bytes], url: str, said: Path) -> Seen:
+def _seen(stage: int, process: subprocess.Popen[bytes], url: str, said: Path) -> IslandStatus:
     """Read an island's metrics; of one that is gone, its last words."""
     if process.poll() is not None:
         lines = said.read_text().strip().splitlines()
-        return Seen(stage, False, {}, last_words=lines[-1] if lines else "")
+        return IslandStatus(stage, False, {}, last_words=lines[-1] if lines else "")
     text = ""
     with suppress(OSError), urllib.request.urlopen(url, timeout=2) as answer:
         text = answer.read().decode()
@@ -152,4 +152,4 @@ def _seen(stage: int, process: subprocess.Popen[bytes], url: str, said: Path) ->
                 quantiles[sample.labels["q"]] = sample.value
             else:
                 counts[name] = counts.get(name, 0) + sample.value
-    return Seen(stage, True, counts, quantiles.get("0.5"), quantiles.get("0.99"))
+    return IslandStatus(stage, True, counts, quantiles.get("0.5"), quantiles.get("0.99"))

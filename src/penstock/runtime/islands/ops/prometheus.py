@@ -78,7 +78,7 @@ class IslandCollector(Collector):
         return metric
 
 
-def watch(island: Island, address: str) -> tuple[WSGIServer, Thread]:
+def serve_metrics(island: Island, address: str) -> tuple[WSGIServer, Thread]:
     """Serve an island's metrics at host:port, port 0 for a free one; return the server and its thread.
 
     Raises:

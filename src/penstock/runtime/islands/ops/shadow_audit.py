@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
 
 @dataclass
-class Sampled:
+class ShadowTally:
     """Samples of which some are let through to the end of the network, to see what it says.
 
     Attributes:
@@ -62,7 +62,7 @@ class Sampled:
 
 
 @dataclass
-class Audit:
+class ShadowAudit:
     """Draws what is let through, and counts what became of it.
 
     Positive is what the end of the network says, of any sample. A sample that passes here and is stopped by a gate
@@ -78,8 +78,8 @@ class Audit:
 
     share: float
     draw: random.Random = field(default_factory=random.Random, repr=False)
-    here: Sampled = field(default_factory=Sampled)
-    later: Sampled = field(default_factory=Sampled)
+    here: ShadowTally = field(default_factory=ShadowTally)
+    later: ShadowTally = field(default_factory=ShadowTally)
     passed: int = 0
     answered: int = 0
     dropped: int = 0
@@ -90,7 +90,7 @@ class Audit:
                 f"an audit of {self.share} is not possible: it is a share of the stopped, such as 0.001."
             )
 
-    def takes(self, of: Sampled) -> bool:
+    def takes(self, of: ShadowTally) -> bool:
         """Note a sample that was stopped; say whether it is let through."""
         if not self.share:
             return False
