@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from penstock.cli.judge import named
 
 import penstock as ps
 from helpers.zoo import sequential
 from penstock.cli import main
+from penstock.cli.judge import named
 from penstock.errors import CalibrationError, DataError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.islands.ops.local_cluster import LocalCluster
