@@ -81,7 +81,7 @@ def _write(rows: list[dict[str, Any]]) -> None:
         "processor": torch.cpu.get_capabilities().get("cpu_name", platform.processor()),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "system": f"{platform.system()} {platform.hardware()}",
+        "system": f"{platform.system()} {platform.machine()}",
     }
     versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
     content = {"machine": hardware, "versions": versions, "figures": rows}
