@@ -11,8 +11,9 @@ from torch.utils.data import DataLoader, TensorDataset
 import penstock as ps
 from helpers.zoo import build, sequential
 from penstock.errors import CalibrationError, LabelError
-from penstock.evaluation.calibrate import allowed_losses, needed_positives, upper_bound, weakest_allowed
+from penstock.evaluation.calibrate import allowed_losses, needed_positives, weakest_allowed
 from penstock.gating.network import GatedNetwork
+from penstock.runtime.intervals import binomial_upper_bound
 
 TRIALS = 1000
 DELTA = 0.1
@@ -171,9 +172,9 @@ def test_numbers():
     for n in (299, 500, 3000):
         k = allowed_losses(n, 0.01, 0.95)
         assert stats.binomtest(k, n, 0.01, "less").pvalue <= 0.05 < stats.binomtest(k + 1, n, 0.01, "less").pvalue
-        assert upper_bound(k, n, 0.95) <= 0.01 < upper_bound(k + 1, n, 0.95)
+        assert binomial_upper_bound(k, n, 0.95) <= 0.01 < binomial_upper_bound(k + 1, n, 0.95)
         exact = stats.binomtest(k, n).proportion_ci(0.9).high  # two-sided at 90 % is one-sided at 95 %
-        assert upper_bound(k, n, 0.95) == pytest.approx(exact)
+        assert binomial_upper_bound(k, n, 0.95) == pytest.approx(exact)
 
 
 @pytest.fixture

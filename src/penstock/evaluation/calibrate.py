@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler
 
@@ -31,6 +31,7 @@ from penstock.evaluation.cost import gated_cost
 from penstock.evaluation.outputs import cascade, check_both_kinds, collect_outputs
 from penstock.evaluation.threshold_path import Path, SingleGatePath, best_threshold_path
 from penstock.gating.network import GatedNetwork, Guarantee
+from penstock.runtime.intervals import binomial_upper_bound
 
 DECIMALS = 4  # of a threshold; it is rounded down, which keeps the promise and outlives rounding of the logits
 SHAPING_SHARE = 0.3  # of the positives, which fix the path of a cascade and take no part in the test
@@ -114,7 +115,7 @@ def certify(
     return Guarantee(
         positives=len(levels),
         lost=int((survivors == 0).sum()),
-        bound=upper_bound(allowed, len(levels), confidence),
+        bound=binomial_upper_bound(allowed, len(levels), confidence),
         max_positive_loss=max_positive_loss,
         confidence=confidence,
         thresholds=tuple(thresholds),
@@ -156,9 +157,7 @@ def allowed_losses(n: int, max_positive_loss: float, confidence: float) -> int:
     >>> [allowed_losses(n, 0.01, 0.95) for n in (299, 473, 1000)]
     [0, 1, 4]
     """
-    k = int(stats.binom.ppf(1 - confidence, n, max_positive_loss))
-    while k >= 0 and stats.binom.cdf(k, n, max_positive_loss) > 1 - confidence:
-        k -= 1
+    k = bisect_right(range(n), max_positive_loss, key=lambda lost: binomial_upper_bound(lost, n, confidence)) - 1
     if k < 0:
         _check_enough(n, False, max_positive_loss, confidence)
         raise CalibrationError(f"{n} positives are too few by the last digit: one more is needed.")
@@ -172,11 +171,6 @@ def needed_positives(max_positive_loss: float, confidence: float) -> int:
     [29, 59, 149, 299]
     """
     return math.ceil(math.log(1 - confidence) / math.log1p(-max_positive_loss))
-
-
-def upper_bound(lost: int, n: int, confidence: float) -> float:
-    """Return the exact upper confidence bound (Clopper and Pearson) of a share of which ``lost`` of ``n`` were seen."""
-    return 1.0 if lost >= n else float(stats.beta.ppf(confidence, lost + 1, n - lost))
 
 
 def _path(
