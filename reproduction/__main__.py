@@ -1,4 +1,4 @@
-"""`python -m reproduction`: the paper's tables and figures, trained and measured again."""
+"""Reproduce the tables and figures of *Gated Compression Layers for Efficient Always-On Models*."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ import typer
 from penstock.errors import PenstockError
 from reproduction import cli
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", help=__doc__)
-app.command("run")(cli.reproduce)
+HELP = f"""{__doc__}
+
+Steps: `run list` shows the experiments, `run table1` trains and measures one of them, `results` writes docs/results.md
+from all finished runs. `sweep` selects α and β on validation data; without it the paper's values are used.
+"""
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", suggest_commands=True, help=HELP
+)
+app.command()(cli.run)
 app.command()(cli.sweep)
-app.command("results")(cli.page)
+app.command()(cli.results)
 
 
 def main() -> None:
-    """Run a command; an error of Penstock's is one line and exit code 1."""
+    """Run a command; print errors as one line and exit with code 1."""
     sys.path.insert(0, os.getcwd())
     try:
         app(prog_name="python -m reproduction")

@@ -1,7 +1,7 @@
 """What is measured of a trained network, on one part of the data: plain values that go into a result file.
 
 An exit threshold can buy any early stopping, so gates are compared as curves: by their AUC, and by the early stopping
-at equal positives lost (`LOST`). Where a single point is wanted, its thresholds were chosen on validation data.
+at equal positives lost (`LOSS_LEVELS`). Where a single point is wanted, its thresholds were chosen on validation data.
 
 Several gates share what may be lost. How they share it is fixed on validation data (`incremental`), as a path along
 which all thresholds move together; on it a cascade has one curve like a single gate.
@@ -25,12 +25,12 @@ from penstock.evaluation.threshold_path import Path, SingleGatePath, best_thresh
 from penstock.gating.network import GatedNetwork
 from reproduction.baselines.branchynet import Exit, Heard, hear, leave
 
-LOST = (0.005, 0.01, 0.02)
+LOSS_LEVELS = (0.005, 0.01, 0.02)
 """Shares of positives lost at which gates are compared."""
 
 Thresholds: TypeAlias = Sequence[float | None]
 
-SLACK = 0.001
+ACCURACY_TOLERANCE = 0.001
 """What accuracy may fall below its best at the point "accurate"; smaller differences are noise."""
 
 TRIED = 401
@@ -40,12 +40,12 @@ NEGATIVES_PASSED = np.concatenate([np.linspace(0, 0.1, 51), np.linspace(0.11, 1,
 """Where the curve of a gate is kept: finer where gates work."""
 
 
-class Choices(NamedTuple):
+class OperatingPoints(NamedTuple):
     """What is chosen on validation data, before anything is tested.
 
     Attributes:
         points: thresholds by the name of the operating point. "even" is a probability of ½ at each gate (for an exit,
-            half of the highest entropy); "accurate" stops as much as it can while the accuracy stays within `SLACK` of
+            half of the highest entropy); "accurate" stops as much as it can while the accuracy stays within `ACCURACY_TOLERANCE` of
             the best that any threshold gives; "lost 0.01" loses 1 % of the positives in the whole cascade.
         incremental: of the first gate, of the first two, and so on: how they share what may be lost.
     """
@@ -110,12 +110,14 @@ class Said:
         return (correct.double() * self.weights).mean().item()
 
 
-def choose(net: GatedNetwork, validation: Data, positive_share: float | None = None) -> Choices:
+def choose_operating_points(
+    net: GatedNetwork, validation: Data, positive_share: float | None = None
+) -> OperatingPoints:
     """Choose operating points and the cascades' paths."""
     points: dict[str, Thresholds] = {"even": [None if t is None else 0.0 for t in net.thresholds]}
     said = Said.of(net, validation, positive_share)
     if not said.gated:
-        return Choices(points, [])
+        return OperatingPoints(points, [])
     positive, count = said.positive.numpy(), len(said.gated)
     scores = said.scores(count)
     negatives = scores[~positive]
@@ -134,18 +136,18 @@ def choose(net: GatedNetwork, validation: Data, positive_share: float | None = N
     levels = paths[-1].levels(scores)
     points["accurate"] = _accurate(said, [at_level(level) for level in np.quantile(levels, np.linspace(0, 1, TRIED))])
     weakest = np.sort(levels[positive])
-    for lost in LOST:
+    for lost in LOSS_LEVELS:
         points[f"lost {lost:g}"] = at_level(float(weakest[int(lost * len(weakest))]))  # what is below it is lost
-    return Choices(points, paths)
+    return OperatingPoints(points, paths)
 
 
 def _accurate(said: Said, ways: Sequence[Thresholds]) -> Thresholds:
-    """Return the last of ever higher thresholds whose accuracy is within `SLACK` of the best."""
+    """Return the last of ever higher thresholds whose accuracy is within `ACCURACY_TOLERANCE` of the best."""
     accuracies = np.array([said.accuracy(thresholds) for thresholds in ways])
-    return ways[int(np.flatnonzero(accuracies >= accuracies.max() - SLACK)[-1])]
+    return ways[int(np.flatnonzero(accuracies >= accuracies.max() - ACCURACY_TOLERANCE)[-1])]
 
 
-def measure(net: GatedNetwork, data: Data, choices: Choices, *, positive_share: float | None) -> dict[str, Any]:
+def measure(net: GatedNetwork, data: Data, choices: OperatingPoints, *, positive_share: float | None) -> dict[str, Any]:
     """Return accuracy, early stopping and positives lost at each operating point, and each gate's curve.
 
     Args:
@@ -201,7 +203,9 @@ def _curve(logit: Tensor | None, positive: Tensor) -> dict[str, Any]:
 
 def _at_equal_loss(levels: Tensor | np.ndarray, positive: Tensor) -> dict[str, Any]:
     scores = torch.as_tensor(levels)
-    return {"early_stopping_at": {f"{lost:g}": 1 - metrics.pass_through_at(scores, positive, lost) for lost in LOST}}
+    return {
+        "early_stopping_at": {f"{lost:g}": 1 - metrics.pass_through_at(scores, positive, lost) for lost in LOSS_LEVELS}
+    }
 
 
 def stream_weights(positive: Tensor, positive_share: float | None) -> Tensor:

@@ -30,7 +30,7 @@ from penstock.models.eight_blocks import DEPTH, LINEAR_BLOCKS, BlockNet
 from penstock.training.fit import fit
 from reproduction.baselines import BranchyObjective, branchynet, fit_in_two_stages
 
-PLACE = 4
+DEFAULT_BLOCK = 4
 """The block behind which the paper puts a single layer: 40 % of the depth."""
 
 
@@ -96,7 +96,7 @@ class Baseline(_Joint):
 class BranchyNet(_Joint):
     """An exit by entropy; exit and end weigh the same."""
 
-    block: int = PLACE
+    block: int = DEFAULT_BLOCK
     title = "BranchyNet"
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
@@ -113,7 +113,7 @@ class G(_Joint):
     """A gate without a compression."""
 
     alpha: float
-    block: int = PLACE
+    block: int = DEFAULT_BLOCK
     title = "G only"
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
@@ -130,7 +130,7 @@ class C(_Joint):
     """A compression without a gate."""
 
     beta: float
-    block: int = PLACE
+    block: int = DEFAULT_BLOCK
     title = "C only"
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
@@ -148,7 +148,7 @@ class GC(_Joint):
 
     alpha: float
     beta: float
-    blocks: tuple[int, ...] = (PLACE,)
+    blocks: tuple[int, ...] = (DEFAULT_BLOCK,)
     title = "GC"
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
@@ -172,14 +172,14 @@ class GateInput(_Joint):
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the network with the two halves apart."""
-        if self.block == PLACE:
+        if self.block == DEFAULT_BLOCK:
             return GC(self.alpha, self.beta).build(model, example, masks)
         if not isinstance(model, BlockNet):
             raise DataError(
                 f"the gate's input is moved in networks of {DEPTH} blocks only; {type(model).__name__} came."
             )
         halves: dict[int, Halves] = {
-            PLACE: CompressionOnly(binarised=masks.binarised),
+            DEFAULT_BLOCK: CompressionOnly(binarised=masks.binarised),
             self.block: GateOnly(PerElement()),
         }
         places = sorted(halves)
@@ -218,7 +218,7 @@ class Dropout(_Joint):
     """The network as it is, with dropout behind a block: what noise alone does, without a gate or a mask."""
 
     rate: float
-    block: int = PLACE
+    block: int = DEFAULT_BLOCK
     title = "Dropout"
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:

@@ -33,7 +33,7 @@ from penstock.runtime.files import write_atomically
 from penstock.runtime.locks import if_free
 from penstock.training.config import Hardware
 from penstock.training.fit import CollapseWarning
-from reproduction.experiments.measure import choose, measure
+from reproduction.experiments.measure import choose_operating_points, measure
 from reproduction.experiments.runs import FORMAT, Run, check_same_data, describe
 from reproduction.experiments.tasks import TASKS, Task
 
@@ -61,20 +61,20 @@ class Runner:
     def __post_init__(self) -> None:
         unknown = sorted(set(dict(self.data)) - set(TASKS))
         if unknown:
-            raise DataError(f"there is no problem {', '.join(unknown)} to give data for; known are {', '.join(TASKS)}.")
+            raise DataError(f"there is no task {', '.join(unknown)} to give data for; known are {', '.join(TASKS)}.")
 
-    def given(self, run: Run) -> Path | None:
+    def data_folder(self, run: Run) -> Path | None:
         """Return the folder that was given for a run's data, if any."""
         folders = dict(self.data)
-        return folders.get(run.problem, folders.get(TASKS[run.problem].same_data_as))
+        return folders.get(run.task, folders.get(TASKS[run.task].same_data_as))
 
     def splits(self, run: Run) -> Splits:
         """Return a run's data, which must be that of the results that are there; read once."""
-        data = _read(run.problem, self.given(run), run.profile)
-        check_same_data(self.results, run.profile, run.problem, labels_of(data))
+        data = _read(run.task, self.data_folder(run), run.profile)
+        check_same_data(self.results, run.profile, run.task, label_checksums(data))
         return data
 
-    def perform(self, run: Run, *, test: bool = True) -> dict[str, Any] | None:
+    def execute(self, run: Run, *, test: bool = True) -> dict[str, Any] | None:
         """Return a run's result, computing it if nobody has; None while somebody else computes it.
 
         Args:
@@ -108,8 +108,8 @@ def compute(
         machine: what it is trained on.
         test: measure on test data too.
     """
-    problem = TASKS[run.problem]
-    budget = problem.budget(run.profile)
+    task = TASKS[run.task]
+    budget = task.budget(run.profile)
     began = time.perf_counter()
     net = build(run, data)
     with warnings.catch_warnings():
@@ -129,36 +129,33 @@ def compute(
     seconds = time.perf_counter() - began
     net.to(hardware.device)
     assert data.validation is not None
-    choices = choose(net, data.validation, problem.positive_share)
+    choices = choose_operating_points(net, data.validation, task.positive_share)
     parts = {"validation": data.validation} | ({"test": data.test} if test else {})
     return {
         "format": FORMAT,
         "run": describe(run),
         "versions": {name: version(name) for name in ("penstock", "torch")},
-        "labels": labels_of(data),
+        "labels": label_checksums(data),
         "seconds": round(seconds, 1),
         "trained_on": list(class_counts(data.train, net.plan.classes)),
         "warnings": warned,
         "layers": [_layer(net, i) for i in range(len(net.layers))],
         "activation_sparsity": _sparsity(net),
-        **{
-            part: measure(net, samples, choices, positive_share=problem.positive_share)
-            for part, samples in parts.items()
-        },
+        **{part: measure(net, samples, choices, positive_share=task.positive_share) for part, samples in parts.items()},
     }
 
 
 def build(run: Run, data: Splits) -> GatedNetwork:
     """Return the network of a run, before its training."""
-    problem: Task = TASKS[run.problem]
+    task: Task = TASKS[run.task]
     torch.manual_seed(run.seed)
     example = _example(data)
-    budget = problem.budget(run.profile)
-    model = problem.model(example.shape[1], len(data.class_names), budget.width)
+    budget = task.budget(run.profile)
+    model = task.model(example.shape[1], len(data.class_names), budget.width)
     return run.method.build(model, example, budget.masks)
 
 
-def labels_of(data: Splits) -> dict[str, str]:
+def label_checksums(data: Splits) -> dict[str, str]:
     """Return a checksum of the labels of each part: whatever machine reads it, the same data has the same ones."""
     parts = {"train": data.train, "validation": data.validation, "test": data.test}
     return {
@@ -190,5 +187,5 @@ def _example(data: Splits) -> Tensor:
 
 
 @lru_cache(maxsize=1)
-def _read(problem: str, folder: Path | None, profile: str) -> Splits:
-    return TASKS[problem].data(folder, profile)
+def _read(task: str, folder: Path | None, profile: str) -> Splits:
+    return TASKS[task].data(folder, profile)

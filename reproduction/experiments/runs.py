@@ -1,4 +1,4 @@
-"""One run: a problem, a method and a seed, trained and measured once; its result is one JSON file.
+"""One run: a task, a method and a seed, trained and measured once; its result is one JSON file.
 
 A result has what was measured on validation data, where choices are made. What was measured on test data joins it when
 a table or a figure asks for it; a sweep never does.
@@ -26,13 +26,13 @@ class Run:
     """What is computed once.
 
     Attributes:
-        problem: the name of a problem.
+        task: the name of a task.
         method: what is trained.
         seed: of the weights and of the order of the samples.
         profile: "paper" or "lite".
     """
 
-    problem: str
+    task: str
     method: Method
     seed: int
     profile: str = "lite"
@@ -40,7 +40,7 @@ class Run:
     @property
     def key(self) -> str:
         """The path of its result, without the ending."""
-        return f"{self.profile}/{self.problem}/{method_key(self.method)}/seed-{self.seed}"
+        return f"{self.profile}/{self.task}/{method_key(self.method)}/seed-{self.seed}"
 
     def result(self, folder: Path, *, tested: bool = True) -> dict[str, Any] | None:
         """Return its result, or None if there is none yet.
@@ -64,9 +64,9 @@ class Run:
 
 def describe(run: Run) -> dict[str, Any]:
     """Return all that makes a run, as it reads in JSON; how many seeds others have does not."""
-    budget = asdict(TASKS[run.problem].budget(run.profile))
+    budget = asdict(TASKS[run.task].budget(run.profile))
     values = {
-        "problem": run.problem,
+        "problem": run.task,
         "method": type(run.method).__name__,
         "settings": asdict(run.method),  # type: ignore[call-overload]
         "seed": run.seed,
@@ -99,17 +99,17 @@ def read_result(file: Path) -> dict[str, Any]:
     return found
 
 
-def check_same_data(results: Path, profile: str, problem: str, labels: Mapping[str, str] | None = None) -> None:
-    """See that all results of a problem were made from the same data, and from this one if it is given.
+def check_same_data(results: Path, profile: str, task: str, labels: Mapping[str, str] | None = None) -> None:
+    """See that all results of a task were made from the same data, and from this one if it is given.
 
     Args:
-        labels: a checksum of the labels of each part, as `runner.labels_of` makes them.
+        labels: a checksum of the labels of each part, as `runner.label_checksums` makes them.
 
     Raises:
         DataError: when they were not; means over them would mean nothing.
     """
     known, whose = labels, "the data at hand"
-    for file in sorted((results / profile / problem).glob("*/seed-*.json")):
+    for file in sorted((results / profile / task).glob("*/seed-*.json")):
         made_from = read_result(file).get("labels")  # results of the first days do not say
         if made_from is None:
             continue

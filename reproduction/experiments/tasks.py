@@ -1,4 +1,4 @@
-"""What the experiments are run on: each problem is a data set with its network, in two profiles.
+"""What the experiments are run on: each task is a data set with its network, in two profiles.
 
 ``paper`` is the paper's own budget (section 4): batch 512, 200 epochs, Adam at a fixed rate of 0.01, 10 repeats; on
 ImageNet 1536, 100 and 0.006. ``lite`` takes minutes a run on one core: 24 epochs of a one-cycle rate, 3 repeats, a part
@@ -74,7 +74,7 @@ class Task:
         paper, lite: the two budgets.
         positive_share: of the stream that accuracy is meant for; None for the data's own. The audio sets are trained
             at 1:9 and measured on all clips there are, weighted to 1:9: the same mean, from more positives.
-        same_data_as: a problem whose folder holds this one's data too.
+        same_data_as: a task whose folder holds this one's data too.
     """
 
     name: str
@@ -180,4 +180,4 @@ _ALL = (
     ),
 )
 
-TASKS: dict[str, Task] = {problem.name: problem for problem in _ALL}
+TASKS: dict[str, Task] = {task.name: task for task in _ALL}

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from penstock.evaluation.tables import percent
-from reproduction.page.analysis import gate_auc, gate_stopping
-from reproduction.page.figures import Quantity, accuracy, stopped
-from reproduction.results.claims import COMPARED, rank_correlation, stopping_at
-from reproduction.results.finished import BySeed
+from reproduction.page.analysis_figures import gate_auc, gate_stopping
+from reproduction.page.dataset_figures import Quantity, accuracy, stopped
+from reproduction.results.claims import COMPARED_LOSS, rank_correlation, stopping_at
+from reproduction.results.finished_runs import BySeed
 
 
 def position_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
@@ -25,7 +25,7 @@ def position_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
     for block in (1, 4, 8):
         there = [places[block] for places in lines.values() if places.get(block)]
         if there:
-            stops = _range([_mean(results, lambda result: stopping_at(result, COMPARED)) for results in there])
+            stops = _range([_mean(results, lambda result: stopping_at(result, COMPARED_LOSS)) for results in there])
             drops = _range([_mean(results, sparsity) for results in there])
             said.append(
                 f"at {10 * block} % of the depth it stops {stops} of the negatives and drops {drops} of the values"
@@ -39,7 +39,7 @@ def _with_depth(lines: Mapping[str, Mapping[int, BySeed]]) -> Iterator[str]:
     if not whole:
         return
     where: tuple[tuple[str, Quantity], ...] = (
-        ("at equal positives lost,", lambda result: stopping_at(result, COMPARED)),
+        ("at equal positives lost,", lambda result: stopping_at(result, COMPARED_LOSS)),
         ("at the operating point of table 1, which keeps the accuracy and lets the loss be what it is,", stopped),
     )
     for place, quantity in where:

@@ -16,16 +16,16 @@ from PIL import Image  # matplotlib brings it
 
 from penstock.errors import DataError
 from penstock.runtime.files import write_atomically
-from reproduction.experiments.measure import SLACK
-from reproduction.experiments.paper import EXPERIMENTS
+from reproduction.experiments.measure import ACCURACY_TOLERANCE
+from reproduction.experiments.paper_experiments import EXPERIMENTS
 from reproduction.experiments.tasks import PROFILES, TASKS
 from reproduction.page.sections import SECTIONS, Picture, Section
-from reproduction.page.tables import budgets_table, claims_table, masks_table, problem_table, sweeps_table, tried_table
+from reproduction.page.tables import budgets_table, claims_table, masks_table, sweeps_table, task_table, tried_table
 from reproduction.results.claims import NOT_RUN, Claim, claims
-from reproduction.results.finished import Finished
-from reproduction.results.published import ANOTHER, PUBLISHED
-from reproduction.results.summary import POINT
-from reproduction.sweep.chosen import trials_of
+from reproduction.results.finished_runs import FinishedRuns
+from reproduction.results.paper_table1 import MEASURED_ON_OTHER_DATA, PAPER_TABLE1
+from reproduction.results.summary import OPERATING_POINT
+from reproduction.sweep.selected_weights import read_trials
 
 DPI, COLOURS = 120, 96
 TRIED = "tried.json"
@@ -47,14 +47,16 @@ def write_page(results: Path, profile: str, page: Path) -> list[Path]:
         StorageError: when something could not be written.
     """
     _check(results, profile, page)
-    done = Finished(results, profile)
-    done.check()
+    finished = FinishedRuns(results, profile)
+    finished.check()
     found = claims(results, profile)
-    drawn = {section.experiment: list(section.draw(done)) for section in SECTIONS if _progress(done, section)[0]}
-    text = "\n".join(_page(done, found, drawn, page.stem))
+    drawn = {
+        section.experiment: list(section.draw(finished)) for section in SECTIONS if _progress(finished, section)[0]
+    }
+    text = "\n".join(_page(finished, found, drawn, page.stem))
     folder = page.with_suffix("")
     written = [
-        _write_picture(picture.figure, folder / section.file(picture.of))
+        _write_picture(picture.figure, folder / section.file(picture.task))
         for section in SECTIONS
         for picture in drawn.get(section.experiment, ())
     ]
@@ -66,7 +68,7 @@ def write_page(results: Path, profile: str, page: Path) -> list[Path]:
     return [*written, listed, page]
 
 
-def count_of(found: Sequence[Claim]) -> str:
+def claims_summary(found: Sequence[Claim]) -> str:
     """Say how many claims hold."""
     said = f"{sum(claim.holds is True for claim in found)} of {len(found)} claims hold"
     missed = sum(claim.holds is False for claim in found)
@@ -99,40 +101,42 @@ def _check(results: Path, profile: str, page: Path) -> None:
         raise DataError(f"the page {page} must end in .md: its pictures go into a folder of the name without that.")
 
 
-def _progress(done: Finished, section: Section) -> tuple[int, int]:
-    return done.progress(EXPERIMENTS[section.experiment])
+def _progress(finished: FinishedRuns, section: Section) -> tuple[int, int]:
+    return finished.progress(EXPERIMENTS[section.experiment])
 
 
-def _page(done: Finished, found: Sequence[Claim], drawn: dict[str, list[Picture]], folder: str) -> Iterator[str]:
+def _page(
+    finished: FinishedRuns, found: Sequence[Claim], drawn: dict[str, list[Picture]], folder: str
+) -> Iterator[str]:
     """Yield the page in pieces, each one or more lines."""
-    yield from _introduction(done)
-    yield from ("## Claims\n", f"**{count_of(found)}**\n", _CLAIMS, claims_table(found), "")
-    yield from _table1(done)
+    yield from _introduction(finished)
+    yield from ("## Claims\n", f"**{claims_summary(found)}**\n", _CLAIMS, claims_table(found), "")
+    yield from _table1(finished)
     yield "## Figures\n"
     for section in SECTIONS:
-        yield from _section(done, section, drawn.get(section.experiment, []), folder)
-    yield from _masks(done)
-    yield from _differences(done, found)
+        yield from _section(finished, section, drawn.get(section.experiment, []), folder)
+    yield from _masks(finished)
+    yield from _differences(finished, found)
 
 
-def _introduction(done: Finished) -> Iterator[str]:
+def _introduction(finished: FinishedRuns) -> Iterator[str]:
     yield "# The paper's results, reproduced\n"
-    yield f"<!-- made by `python -m reproduction results --profile {done.profile}`: do not edit by hand -->\n"
+    yield f"<!-- made by `python -m reproduction results --profile {finished.profile}`: do not edit by hand -->\n"
     yield (
         "The tables and figures of *Gated Compression Layers for Efficient Always-On Models*, trained and measured "
-        f"anew with the profile `{done.profile}`. `python -m reproduction run all --profile {done.profile}` computes "
-        f"the runs, and `python -m reproduction results --profile {done.profile}` makes this page out of them, with "
+        f"anew with the profile `{finished.profile}`. `python -m reproduction run all --profile {finished.profile}` computes "
+        f"the runs, and `python -m reproduction results --profile {finished.profile}` makes this page out of them, with "
         "every number in it. Choices are made on validation data; claims, tables and figures are measured on test "
         "data. Only the last table, of what was tried, is of validation data.\n"
     )
-    absent = [TASKS[name].title for name in PUBLISHED if name not in done.problems()]
+    absent = [TASKS[name].title for name in PAPER_TABLE1 if name not in finished.tasks()]
     if absent:
         yield (
             f"Not run here, because the data needs an account or a form: {', '.join(absent)}. The wake word "
             '"marvin", out of Speech Commands, stands beside the paper\'s keyword spotting, which is Hey Snips.\n'
         )
     yield "## Budgets\n"
-    if done.profile == "lite":
+    if finished.profile == "lite":
         yield (
             "The paper trains for 200 epochs on all of the data. Here a run takes minutes, on a part of the training "
             "data, such that the plain network ends near knowing it by heart, as after so many epochs. How large a "
@@ -143,7 +147,7 @@ def _introduction(done: Finished) -> Iterator[str]:
             "paper's are (docs/decisions/0012-drawn-masks.md), and the transmission cost is L1; a control at the end "
             "of the figures tells how much of the accuracy is owed to such noise alone.\n"
         )
-    yield from (budgets_table(done), "")
+    yield from (budgets_table(finished), "")
 
 
 _CLAIMS = (
@@ -155,51 +159,51 @@ _CLAIMS = (
 )
 
 
-def _table1(done: Finished) -> Iterator[str]:
+def _table1(finished: FinishedRuns) -> Iterator[str]:
     yield "## Table 1\n"
     yield (
-        f'Accuracy, early stopping and positives lost are those at the operating point "{POINT}": thresholds at which '
+        f'Accuracy, early stopping and positives lost are those at the operating point "{OPERATING_POINT}": thresholds at which '
         "the gate stops as much as it can, while the accuracy on validation data stays within "
-        f"{100 * SLACK:g} points of the best that any threshold gives. A network without a gate has no threshold. AUC "
+        f"{100 * ACCURACY_TOLERANCE:g} points of the best that any threshold gives. A network without a gate has no threshold. AUC "
         "and the three columns behind it come from the gate's whole curve: the early stopping that it has where it "
         "loses so many of the positives. Behind ± is the standard deviation over seeds. The last three columns are the "
         "paper's.\n"
     )
-    yield f"{_swept(done)} Where there was none, they are the paper's own.\n"
-    for problem in done.problems():
-        yield f"### {TASKS[problem].title}\n"
-        if problem in ANOTHER:
-            yield f"The paper's figures are those of {ANOTHER[problem]}, which is another data set.\n"
-        yield from (problem_table(done, problem), "")
+    yield f"{_swept(finished)} Where there was none, they are the paper's own.\n"
+    for task in finished.tasks():
+        yield f"### {TASKS[task].title}\n"
+        if task in MEASURED_ON_OTHER_DATA:
+            yield f"The paper's figures are those of {MEASURED_ON_OTHER_DATA[task]}, which is another data set.\n"
+        yield from (task_table(finished, task), "")
 
 
-def _swept(done: Finished) -> str:
+def _swept(finished: FinishedRuns) -> str:
     """Say for which data sets α and β were swept, and out of how many settings they come."""
-    tried = {TASKS[name].title: len(trials_of(done.results, done.profile, name)) for name in done.problems()}
+    tried = {TASKS[name].title: len(read_trials(finished.results, finished.profile, name)) for name in finished.tasks()}
     swept = [f"{title} (out of {count} settings)" for title, count in tried.items() if count]
     return f"α and β were chosen by a sweep on validation data for {', '.join(swept) if swept else 'no data set yet'}."
 
 
-def _section(done: Finished, section: Section, drawn: Sequence[Picture], folder: str) -> Iterator[str]:
-    there, wanted = _progress(done, section)
+def _section(finished: FinishedRuns, section: Section, drawn: Sequence[Picture], folder: str) -> Iterator[str]:
+    there, wanted = _progress(finished, section)
     yield f"### {section.heading}\n"
-    yield f"{section.words}\n"
-    command = f"`python -m reproduction run {section.experiment} --profile {done.profile}`"
+    yield f"{section.description}\n"
+    command = f"`python -m reproduction run {section.experiment} --profile {finished.profile}`"
     if not drawn:
         yield f"*{NOT_RUN.capitalize()}*: {command}.\n"
         return
     if there < wanted:
-        yield f"*{there} of {wanted} runs are done*; the others: {command}.\n"
+        yield f"*{there} of {wanted} runs are finished*; the others: {command}.\n"
     for picture in drawn:
-        title = f" on {TASKS[picture.of].title}" if picture.of else ""
+        title = f" on {TASKS[picture.task].title}" if picture.task else ""
         if title:
             yield f"The same{title}:\n"
         if picture.finding:
             yield f"{picture.finding}\n"
-        yield f"![{section.heading}{title}]({folder}/{section.file(picture.of)})\n"
+        yield f"![{section.heading}{title}]({folder}/{section.file(picture.task)})\n"
 
 
-def _masks(done: Finished) -> Iterator[str]:
+def _masks(finished: FinishedRuns) -> Iterator[str]:
     yield "### The size of a mask\n"
     yield (
         "Bytes a sample, for the best trade-off: all values at the cut as 32-bit floats, and the kept ones. The mask "
@@ -207,30 +211,30 @@ def _masks(done: Finished) -> Iterator[str]:
         "The last column is n·H(kept / n) / 8, the entropy of the mask, which a code for independent bits cannot go "
         "below. The paper counts ⌈log₂ n⌉ bits for each kept value.\n"
     )
-    yield from (masks_table(done), "")
+    yield from (masks_table(finished), "")
 
 
-def _differences(done: Finished, found: Sequence[Claim]) -> Iterator[str]:
+def _differences(finished: FinishedRuns, found: Sequence[Claim]) -> Iterator[str]:
     yield "## Where ours differs\n"
     missed = [claim for claim in found if claim.holds is False]
     if missed:
-        yield "\n".join(f"- {claim.data}: {claim.claim}; here it is {claim.shown}." for claim in missed) + "\n"
+        yield "\n".join(f"- {claim.data}: {claim.claim}; here it is {claim.value_text}." for claim in missed) + "\n"
     else:
         yield "No claim that was run is missed.\n"
-    best = max(PUBLISHED["fashion-mnist"], key=lambda row: row.accuracy)
+    best = max(PAPER_TABLE1["fashion-mnist"], key=lambda row: row.accuracy)
     yield (
         f"The paper's direction counts more than its digits. Its accuracy of {best.accuracy:.3f} on Fashion-MNIST lies "
-        "above the 0.967 of the best entry in the list that the data set's authors keep for the ten-class problem. The "
-        "paper's problem forgives confusion among the odd classes, but T-shirt, pullover, coat and shirt, which are "
+        "above the 0.967 of the best entry in the list that the data set's authors keep for the ten-class task. The "
+        "paper's task forgives confusion among the odd classes, but T-shirt, pullover, coat and shirt, which are "
         "mixed up most, are all even and stay apart.\n"
     )
-    if any(trials_of(done.results, done.profile, problem) for problem in done.problems()):
+    if any(read_trials(finished.results, finished.profile, task) for task in finished.tasks()):
         yield (
             "What the sweeps tried, and chose by the rules of `python -m reproduction sweep --help`: means over seeds, "
             'on validation data, at the operating point "accurate".\n'
         )
-        yield _folded("the sweeps", sweeps_table(done))
-    tried = done.results / TRIED
+        yield _folded("the sweeps", sweeps_table(finished))
+    tried = finished.results / TRIED
     if tried.exists():
         yield (
             "What was tried on the way, a seed a row, on validation data. A seed moves accuracy by some tenths "

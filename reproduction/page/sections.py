@@ -9,11 +9,18 @@ from typing import TypeVar
 from matplotlib.figure import Figure
 
 from reproduction.experiments.methods import GC, Baseline, BranchyNet, Dropout, G, GateInput, Method, TwoStage
-from reproduction.experiments.paper import EXPERIMENTS, GRIDS, counts, everywhere, positions, table1
+from reproduction.experiments.paper_experiments import EXPERIMENTS, GRIDS, counts, gate_every_block, positions, table1
 from reproduction.experiments.tasks import TASKS
-from reproduction.page import analysis, figures, findings
-from reproduction.results.finished import BySeed, Finished
-from reproduction.results.published import ACCURACY, ANOTHER, BRANCHYNET, PUBLISHED, ROWS, TRADE_OFF
+from reproduction.page import analysis_figures, dataset_figures, findings
+from reproduction.results.finished_runs import BySeed, FinishedRuns
+from reproduction.results.paper_table1 import (
+    ACCURACY,
+    BRANCHYNET,
+    MEASURED_ON_OTHER_DATA,
+    PAPER_TABLE1,
+    ROWS,
+    TRADE_OFF,
+)
 
 Kind = TypeVar("Kind")
 
@@ -23,12 +30,12 @@ class Picture:
     """A figure, and what ours say to it in a sentence.
 
     Attributes:
-        of: the problem that it is of, where it is not of all or of the experiment's only one.
+        task: the task that it is of, where it is not of all or of the experiment's only one.
     """
 
     figure: Figure
     finding: str = ""
-    of: str = ""
+    task: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,133 +45,140 @@ class Section:
     Attributes:
         experiment: its name in `EXPERIMENTS`.
         heading: of the section.
-        words: what one looks at, and what the paper saw.
+        description: what one looks at, and what the paper saw.
         draw: makes the figures, once at least one run is finished: one of all data sets, or one of each.
     """
 
     experiment: str
     heading: str
-    words: str
-    draw: Callable[[Finished], Iterator[Picture]]
+    description: str
+    draw: Callable[[FinishedRuns], Iterator[Picture]]
 
-    def file(self, of: str = "") -> str:
-        """Return the name of a picture's file, given the problem that it is of."""
-        return f"{'-'.join([self.experiment.removeprefix('figure-'), *([of] if of else [])])}.png"
+    def file(self, task: str = "") -> str:
+        """Return the name of a picture's file, given the task that it is of."""
+        return f"{'-'.join([self.experiment.removeprefix('figure-'), *([task] if task else [])])}.png"
 
 
-def _overall(done: Finished) -> Iterator[Picture]:
+def _overall(finished: FinishedRuns) -> Iterator[Picture]:
     groups, published = {}, {}
-    for problem in done.problems(EXPERIMENTS["table1"]):
-        rows = dict(zip(ROWS, table1(done.weights(problem)), strict=True))
-        results = {name: done.of(problem, rows[name]) for name in figures.STYLES}
+    for task in finished.tasks(EXPERIMENTS["table1"]):
+        rows = dict(zip(ROWS, table1(finished.weights(task)), strict=True))
+        results = {name: finished.by_seed(task, rows[name]) for name in dataset_figures.STYLES}
         if any(results.values()):
-            title = TASKS[problem].title
-            groups[f"{title}\n(the paper's: {ANOTHER[problem]})" if problem in ANOTHER else title] = results
-            published[list(groups)[-1]] = PUBLISHED[problem]
-    yield Picture(figures.overall_figure(groups, published))
+            title = TASKS[task].title
+            groups[
+                f"{title}\n(the paper's: {MEASURED_ON_OTHER_DATA[task]})" if task in MEASURED_ON_OTHER_DATA else title
+            ] = results
+            published[list(groups)[-1]] = PAPER_TABLE1[task]
+    yield Picture(dataset_figures.overall_figure(groups, published))
 
 
-def _roc(done: Finished) -> Iterator[Picture]:
+def _roc(finished: FinishedRuns) -> Iterator[Picture]:
     groups = {}
-    for problem in done.problems(EXPERIMENTS["figure-roc"]):
-        ours = GC(*done.weights(problem).trade_off)
-        groups[TASKS[problem].title] = {
-            BRANCHYNET: done.of(problem, BranchyNet()),
-            TRADE_OFF: done.of(problem, ours),
+    for task in finished.tasks(EXPERIMENTS["figure-roc"]):
+        ours = GC(*finished.weights(task).trade_off)
+        groups[TASKS[task].title] = {
+            BRANCHYNET: finished.by_seed(task, BranchyNet()),
+            TRADE_OFF: finished.by_seed(task, ours),
         }
-    yield Picture(figures.roc_figure({title: results for title, results in groups.items() if any(results.values())}))
+    yield Picture(
+        dataset_figures.roc_figure({title: results for title, results in groups.items() if any(results.values())})
+    )
 
 
-def _position(done: Finished) -> Iterator[Picture]:
-    problems = done.problems(EXPERIMENTS["figure-position"])
-    lines = {TASKS[problem].title: _singles(done, problem) for problem in problems}
-    yield Picture(figures.position_figure(lines), findings.position_finding(lines))
+def _position(finished: FinishedRuns) -> Iterator[Picture]:
+    tasks = finished.tasks(EXPERIMENTS["figure-position"])
+    lines = {TASKS[task].title: _singles(finished, task) for task in tasks}
+    yield Picture(dataset_figures.position_figure(lines), findings.position_finding(lines))
 
 
-def _count(done: Finished) -> Iterator[Picture]:
+def _count(finished: FinishedRuns) -> Iterator[Picture]:
     lines = {
-        TASKS[problem].title: {
-            len(method.blocks): done.of(problem, method)
-            for method in _only(GC, counts(done.weights(problem), GRIDS[done.profile]))
+        TASKS[task].title: {
+            len(method.blocks): finished.by_seed(task, method)
+            for method in _only(GC, counts(finished.weights(task), GRIDS[finished.profile]))
         }
-        for problem in done.problems(EXPERIMENTS["figure-count"])
+        for task in finished.tasks(EXPERIMENTS["figure-count"])
     }
-    yield Picture(figures.count_figure(lines), findings.count_finding(lines))
+    yield Picture(dataset_figures.count_figure(lines), findings.count_finding(lines))
 
 
-def _modes(done: Finished) -> Iterator[Picture]:
+def _modes(finished: FinishedRuns) -> Iterator[Picture]:
     panels = {
-        TASKS[problem].title: (done.of(problem, everywhere(done.weights(problem))), _singles(done, problem))
-        for problem in done.problems(EXPERIMENTS["figure-modes"])
+        TASKS[task].title: (finished.by_seed(task, gate_every_block(finished.weights(task))), _singles(finished, task))
+        for task in finished.tasks(EXPERIMENTS["figure-modes"])
     }
     there = {title: (several, one) for title, (several, one) in panels.items() if several or any(one.values())}
-    yield Picture(figures.modes_figure(there))
+    yield Picture(dataset_figures.modes_figure(there))
 
 
-def _alpha(done: Finished) -> Iterator[Picture]:
-    for problem, of, methods in _analysed(done, "figure-alpha"):
-        baseline = done.of(problem, Baseline())
-        alphas = {method.alpha: done.of(problem, method) for method in _only(G, methods)}
-        yield Picture(analysis.alpha_figure(baseline, alphas), findings.alpha_finding(baseline, alphas), of)
+def _alpha(finished: FinishedRuns) -> Iterator[Picture]:
+    for task, label, methods in _analysed(finished, "figure-alpha"):
+        baseline = finished.by_seed(task, Baseline())
+        alphas = {method.alpha: finished.by_seed(task, method) for method in _only(G, methods)}
+        yield Picture(analysis_figures.alpha_figure(baseline, alphas), findings.alpha_finding(baseline, alphas), label)
 
 
-def _beta(done: Finished) -> Iterator[Picture]:
-    for problem, of, methods in _analysed(done, "figure-beta"):
-        baseline = done.of(problem, Baseline())
-        betas = {method.beta: done.of(problem, method) for method in _only(GC, methods)}
-        yield Picture(analysis.beta_figure(baseline, betas), findings.beta_finding(baseline, betas), of)
+def _beta(finished: FinishedRuns) -> Iterator[Picture]:
+    for task, label, methods in _analysed(finished, "figure-beta"):
+        baseline = finished.by_seed(task, Baseline())
+        betas = {method.beta: finished.by_seed(task, method) for method in _only(GC, methods)}
+        yield Picture(analysis_figures.beta_figure(baseline, betas), findings.beta_finding(baseline, betas), label)
 
 
-def _phi(done: Finished) -> Iterator[Picture]:
-    for problem, of, (method,) in _analysed(done, "figure-weights"):
-        results = done.of(problem, method)
-        yield Picture(analysis.phi_figure(results), findings.phi_finding(results), of)
+def _phi(finished: FinishedRuns) -> Iterator[Picture]:
+    for task, label, (method,) in _analysed(finished, "figure-weights"):
+        results = finished.by_seed(task, method)
+        yield Picture(analysis_figures.phi_figure(results), findings.phi_finding(results), label)
 
 
-def _gate_input(done: Finished) -> Iterator[Picture]:
-    for problem, of, methods in _analysed(done, "figure-gate-input"):
-        blocks = {method.block: done.of(problem, method) for method in _only(GateInput, methods)}
-        yield Picture(analysis.gate_input_figure(blocks), findings.gate_input_finding(blocks), of)
+def _gate_input(finished: FinishedRuns) -> Iterator[Picture]:
+    for task, label, methods in _analysed(finished, "figure-gate-input"):
+        blocks = {method.block: finished.by_seed(task, method) for method in _only(GateInput, methods)}
+        yield Picture(analysis_figures.gate_input_figure(blocks), findings.gate_input_finding(blocks), label)
 
 
-def _two_stages(done: Finished) -> Iterator[Picture]:
-    for problem, of, methods in _analysed(done, "figure-two-stages"):
-        (joint,) = (done.of(problem, method) for method in _only(GC, methods))
+def _two_stages(finished: FinishedRuns) -> Iterator[Picture]:
+    for task, label, methods in _analysed(finished, "figure-two-stages"):
+        (joint,) = (finished.by_seed(task, method) for method in _only(GC, methods))
         plain, compressed = (
             {
-                method.switch_every: done.of(problem, method)
+                method.switch_every: finished.by_seed(task, method)
                 for method in _only(TwoStage, methods)
                 if (method.beta is not None) == with_mask
             }
             for with_mask in (False, True)
         )
         finding = findings.two_stages_finding(joint, [*plain.values(), *compressed.values()])
-        yield Picture(analysis.two_stages_figure(joint, plain, compressed), finding, of)
+        yield Picture(analysis_figures.two_stages_figure(joint, plain, compressed), finding, label)
 
 
-def _dropout(done: Finished) -> Iterator[Picture]:
-    for problem, of, methods in _analysed(done, "figure-dropout"):
-        rates = {method.rate: done.of(problem, method) for method in _only(Dropout, methods)}
-        weights = done.weights(problem)
-        ours = {TRADE_OFF: done.of(problem, GC(*weights.trade_off)), ACCURACY: done.of(problem, GC(*weights.accuracy))}
-        baseline = done.of(problem, Baseline())
+def _dropout(finished: FinishedRuns) -> Iterator[Picture]:
+    for task, label, methods in _analysed(finished, "figure-dropout"):
+        rates = {method.rate: finished.by_seed(task, method) for method in _only(Dropout, methods)}
+        weights = finished.weights(task)
+        ours = {
+            TRADE_OFF: finished.by_seed(task, GC(*weights.trade_off)),
+            ACCURACY: finished.by_seed(task, GC(*weights.accuracy)),
+        }
+        baseline = finished.by_seed(task, Baseline())
         finding = findings.dropout_finding(baseline, rates, ours)
-        yield Picture(analysis.dropout_figure(baseline, rates, ours), finding, of)
+        yield Picture(analysis_figures.dropout_figure(baseline, rates, ours), finding, label)
 
 
-def _analysed(done: Finished, experiment: str) -> Iterator[tuple[str, str, list[Method]]]:
+def _analysed(finished: FinishedRuns, experiment: str) -> Iterator[tuple[str, str, list[Method]]]:
     """Yield each data set that was analysed, what its picture is to be named after, and what is compared on it."""
     known = EXPERIMENTS[experiment]
-    for problem in done.problems(known):
-        methods = known.methods(done.weights(problem), done.profile, problem)
-        if any(done.of(problem, method) for method in methods):
-            yield problem, "" if problem in known.problems else problem, methods
+    for task in finished.tasks(known):
+        methods = known.methods(finished.weights(task), finished.profile, task)
+        if any(finished.by_seed(task, method) for method in methods):
+            yield task, "" if task in known.tasks else task, methods
 
 
-def _singles(done: Finished, problem: str) -> Mapping[int, BySeed]:
+def _singles(finished: FinishedRuns, task: str) -> Mapping[int, BySeed]:
     """Return the networks with one layer, by the block behind which it stands."""
-    methods = positions(done.weights(problem))
-    return {block: done.of(problem, method) for block, method in enumerate(methods, start=1)}
+    methods = positions(finished.weights(task))
+    return {block: finished.by_seed(task, method) for block, method in enumerate(methods, start=1)}
 
 
 def _only(kind: type[Kind], methods: list[Method]) -> list[Kind]:

@@ -10,37 +10,37 @@ from typing import Any
 
 from penstock.evaluation.cost import FLOAT_BYTES
 from penstock.evaluation.tables import percent
-from reproduction.experiments.measure import LOST
+from reproduction.experiments.measure import LOSS_LEVELS
 from reproduction.experiments.methods import GC, Method
-from reproduction.experiments.paper import EXPERIMENTS, table1
+from reproduction.experiments.paper_experiments import EXPERIMENTS, table1
 from reproduction.experiments.tasks import TASKS
 from reproduction.page.markdown import table
 from reproduction.results.claims import NOT_RUN, Claim
-from reproduction.results.finished import BySeed, Finished
-from reproduction.results.published import PUBLISHED, ROWS, Published
-from reproduction.results.summary import Spread, at_point
-from reproduction.sweep.chosen import trials_of
+from reproduction.results.finished_runs import BySeed, FinishedRuns
+from reproduction.results.paper_table1 import PAPER_TABLE1, ROWS, PaperRow
+from reproduction.results.summary import MeanStd, at_operating_point
+from reproduction.sweep.selected_weights import read_trials
 
 NOTHING = "–"
 
 
-def budgets_table(done: Finished) -> str:
+def budgets_table(finished: FinishedRuns) -> str:
     """Return a row for each data set: how wide and how long it was trained, and on how much it was measured."""
     columns = ["data set", "network", ">width", ">epochs", ">batch", ">trained on", ">of them positive"]
     columns += [">tested on", ">of them positive", ">seeds", ">minutes a run"]
-    return table(columns, [_budget(done, problem) for problem in done.problems()])
+    return table(columns, [_budget(finished, task) for task in finished.tasks()])
 
 
-def _budget(done: Finished, problem: str) -> list[str]:
-    known = TASKS[problem]
-    budget = known.budget(done.profile)
+def _budget(finished: FinishedRuns, task: str) -> list[str]:
+    known = TASKS[task]
+    budget = known.budget(finished.profile)
     runs = [
         run
         for experiment in EXPERIMENTS.values()
-        if problem in done.problems(experiment)
-        for run in experiment.runs(done.profile, [problem], results=done.results)
+        if task in finished.tasks(experiment)
+        for run in experiment.runs(finished.profile, [task], results=finished.results)
     ]
-    results = [found for run in dict.fromkeys(runs) if (found := run.result(done.results)) is not None]
+    results = [found for run in dict.fromkeys(runs) if (found := run.result(finished.results)) is not None]
     samples = [NOT_RUN] * 4
     if results:
         train, test = results[0]["trained_on"], results[0]["test"]
@@ -56,11 +56,11 @@ def claims_table(claims: Sequence[Claim]) -> str:
         [
             claim.claim,
             claim.data,
-            claim.shown if claim.spread is None else f"{claim.shown} ± {claim.spread:.4f}",
+            claim.value_text if claim.spread is None else f"{claim.value_text} ± {claim.spread:.4f}",
             f"{'≥' if claim.sign == '>=' else '≤'} {claim.reach:g}",
-            claim.verdict,
-            seeds_of(len(claim.seeds), len(claim.wanted)),
-            claim.allowance,
+            claim.status,
+            seeds_of(len(claim.seeds), len(claim.expected_seeds)),
+            claim.losses_allowed,
         ]
         for claim in claims
     ]
@@ -72,35 +72,35 @@ def seeds_of(there: int, asked: int) -> str:
     return str(asked) if there == asked else f"{there} of {asked}"
 
 
-def problem_table(done: Finished, problem: str) -> str:
+def task_table(finished: FinishedRuns, task: str) -> str:
     """Return the paper's table 1 of a data set, and the paper's own figures beside ours."""
     columns = ["method", ">α", ">β", ">seeds", ">accuracy", ">early stopping", ">positives lost", ">sparsity", ">AUC"]
-    columns += [f">stops at {100 * lost:g} % lost" for lost in LOST]
+    columns += [f">stops at {100 * lost:g} % lost" for lost in LOSS_LEVELS]
     columns += [">paper: accuracy", ">early stopping", ">sparsity"]
-    methods = table1(done.weights(problem))
+    methods = table1(finished.weights(task))
     rows = [
-        _row(published, method, done.of(problem, method), len(done.seeds(problem)))
-        for published, method in zip(PUBLISHED[problem], methods, strict=True)
+        _row(published, method, finished.by_seed(task, method), len(finished.seeds(task)))
+        for published, method in zip(PAPER_TABLE1[task], methods, strict=True)
     ]
     assert [row[0] for row in rows] == list(ROWS)
     return table(columns, rows)
 
 
-def _row(published: Published, method: Method, results: BySeed, asked: int) -> list[str]:
+def _row(published: PaperRow, method: Method, results: BySeed, asked: int) -> list[str]:
     weights = [getattr(method, name, None) for name in ("alpha", "beta")]
     return [
         published.method,
         *(NOTHING if weight is None else f"{weight:g}" for weight in weights),
         seeds_of(len(results), asked),
-        *(_measured(results) if results else [NOT_RUN] + [NOTHING] * (4 + len(LOST))),
+        *(_measured(results) if results else [NOT_RUN] + [NOTHING] * (4 + len(LOSS_LEVELS))),
         f"{published.accuracy:.5f} ± {published.accuracy_std:.5f}",
         *(f"{100 * share:.4g} %" for share in (published.early_stopping, published.activation_sparsity)),
     ]
 
 
 def _measured(results: BySeed) -> list[str]:
-    points = [at_point(result) for result in results.values()]
-    accuracy = Spread.of([point["accuracy"] for point in points])
+    points = [at_operating_point(result) for result in results.values()]
+    accuracy = MeanStd.of([point["accuracy"] for point in points])
     curves = [gate for result in results.values() for gate in result["test"]["gates"] if gate is not None]
     return [
         f"{accuracy.mean:.4f}" + (f" ± {accuracy.std:.4f}" if len(results) > 1 else ""),
@@ -110,7 +110,7 @@ def _measured(results: BySeed) -> list[str]:
         f"{mean(curve['auc'] for curve in curves):.4f}" if curves else NOTHING,
         *(
             percent(mean(curve["early_stopping_at"][f"{lost:g}"] for curve in curves)) if curves else NOTHING
-            for lost in LOST
+            for lost in LOSS_LEVELS
         ),
     ]
 
@@ -155,28 +155,28 @@ class MaskSize:
         return cls(values, round(layer["density"] * values))
 
 
-def masks_table(done: Finished) -> str:
+def masks_table(finished: FinishedRuns) -> str:
     """Return the sizes of the best trade-off's masks, means over seeds; data sets that are not run are left out."""
     rows = []
-    for problem in done.problems():
-        results = done.of(problem, GC(*done.weights(problem).trade_off))
+    for task in finished.tasks():
+        results = finished.by_seed(task, GC(*finished.weights(task).trade_off))
         masks = [MaskSize.of(result) for result in results.values()]
         if masks:
             kept = mean(mask.kept for mask in masks)
             sizes = [masks[0].values * FLOAT_BYTES, kept * FLOAT_BYTES, masks[0].bitmap_bytes]
             sizes += [mean(mask.indices_bytes for mask in masks), mean(mask.entropy_bytes for mask in masks)]
             counts = [f"{size:,.0f}" for size in (masks[0].values, kept, *sizes)]
-            rows.append([TASKS[problem].title, *counts])
+            rows.append([TASKS[task].title, *counts])
     columns = ("values", "kept", "all values", "kept values", "mask: bitmap", "mask: indices", "mask: entropy")
     return table(["data set", *(f">{column}" for column in columns)], rows)
 
 
-def sweeps_table(done: Finished) -> str:
+def sweeps_table(finished: FinishedRuns) -> str:
     """Return a row for each setting that a sweep tried: what it reached on validation data, and what it became."""
     rows = []
-    for problem in done.problems():
-        weights = done.weights(problem)
-        for trial in trials_of(done.results, done.profile, problem):
+    for task in finished.tasks():
+        weights = finished.weights(task)
+        for trial in read_trials(finished.results, finished.profile, task):
             pair = (trial["method"]["alpha"], trial["method"]["beta"])
             became = [
                 row
@@ -186,7 +186,7 @@ def sweeps_table(done: Finished) -> str:
             shares = [trial[name] for name in ("early_stopping", "stopping_at_loss", "activation_sparsity")]
             rows.append(
                 [
-                    TASKS[problem].title,
+                    TASKS[task].title,
                     *(f"{weight:g}" for weight in pair),
                     f"{trial['accuracy']:.4f}",
                     *map(percent, shares),
@@ -200,7 +200,7 @@ def sweeps_table(done: Finished) -> str:
 def tried_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a row for each thing that was tried: what it was, and what it gave on validation data."""
     columns = ["data set", "trained on", "method", "what was tried", ">seed", ">accuracy"]
-    columns += [f">stopping at {100 * lost:g} % lost" for lost in LOST] + [">sparsity"]
+    columns += [f">stopping at {100 * lost:g} % lost" for lost in LOSS_LEVELS] + [">sparsity"]
     return table(
         columns,
         [
@@ -212,7 +212,7 @@ def tried_table(rows: Sequence[Mapping[str, Any]]) -> str:
                 str(row["seed"]),
                 f"{row['accuracy']:.4f}",
                 *(f"{value:.3f}" for value in row["early_stopping_at"]),
-                *[NOTHING] * (len(LOST) - len(row["early_stopping_at"])),
+                *[NOTHING] * (len(LOSS_LEVELS) - len(row["early_stopping_at"])),
                 f"{row['activation_sparsity']:.3f}",
             ]
             for row in rows

@@ -2,7 +2,7 @@
 
 All values are means over seeds. A difference is taken seed by seed, between runs of the same seed, and only then
 averaged. Early stopping is compared at equal shares of positives lost, accuracy at the operating point "accurate"
-(`measure.Choices`).
+(`measure.OperatingPoints`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, Literal
 from scipy.stats import spearmanr
 
 from penstock.models.eight_blocks import DEPTH
-from reproduction.experiments.measure import LOST
+from reproduction.experiments.measure import LOSS_LEVELS
 from reproduction.experiments.methods import GC, Baseline, BranchyNet
-from reproduction.experiments.paper import EXPERIMENTS, everywhere, positions
-from reproduction.results.finished import BySeed, Finished
-from reproduction.results.summary import at_point
+from reproduction.experiments.paper_experiments import EXPERIMENTS, gate_every_block, positions
+from reproduction.results.finished_runs import BySeed, FinishedRuns
+from reproduction.results.summary import at_operating_point
 
-COMPARED = "0.01"
+COMPARED_LOSS = "0.01"
 """The share of positives lost at which positions and several gates are compared."""
 
 DIGITS = 9
@@ -40,13 +40,13 @@ class Claim:
 
     Attributes:
         quantity: what the value is.
-        data: the name of the problem.
+        data: the name of the task.
         value: its mean over the seeds; None while there is no run to take it from.
         sign, reach: what is claimed of it.
         seeds: those that the value is a mean of.
-        wanted: those that it is to be a mean of; nothing holds or is missed before all are there.
+        expected_seeds: those that it is to be a mean of; nothing holds or is missed before all are there.
         spread: the standard deviation over the seeds, where the value is a mean of one value a seed.
-        allowance: where gates are compared at equal loss, how many of the positives may be lost: "0 of 80".
+        losses_allowed: where gates are compared at equal loss, how many of the positives may be lost: "0 of 80".
     """
 
     quantity: str
@@ -55,9 +55,9 @@ class Claim:
     sign: Literal[">=", "<="]
     reach: float
     seeds: tuple[int, ...]
-    wanted: tuple[int, ...] = ()
+    expected_seeds: tuple[int, ...] = ()
     spread: float | None = None
-    allowance: str = ""
+    losses_allowed: str = ""
 
     @property
     def claim(self) -> str:
@@ -67,18 +67,18 @@ class Claim:
     @property
     def holds(self) -> bool | None:
         """Whether the value reaches it; None while seeds are missing."""
-        if self.value is None or self.seeds != self.wanted:
+        if self.value is None or self.seeds != self.expected_seeds:
             return None
         return self.value >= self.reach if self.sign == ">=" else self.value <= self.reach
 
     @property
-    def verdict(self) -> str:
+    def status(self) -> str:
         """Whether it holds, as a person reads it."""
-        unknown = f"{len(self.seeds)} of {len(self.wanted)} seeds" if self.seeds else NOT_RUN
+        unknown = f"{len(self.seeds)} of {len(self.expected_seeds)} seeds" if self.seeds else NOT_RUN
         return {None: unknown, True: "yes", False: "MISSED"}[self.holds]
 
     @property
-    def shown(self) -> str:
+    def value_text(self) -> str:
         """The value in four digits; in more where it would otherwise read like a reach that it misses."""
         if self.value is None:
             return "–"
@@ -89,85 +89,85 @@ class Claim:
         """Return the claim as it stands in claims.json."""
         names = ("claim", "data", "value", "sign", "reach", "holds")
         plain = {name: getattr(self, name) for name in names} | {"seeds": list(self.seeds)}
-        more = {"standard_deviation": self.spread, "positives_that_may_be_lost": self.allowance or None}
+        more = {"standard_deviation": self.spread, "positives_that_may_be_lost": self.losses_allowed or None}
         return plain | {name: value for name, value in more.items() if value is not None}
 
 
 def claims(results: Path, profile: str) -> list[Claim]:
-    """Return all claims, problem by problem; those that no run speaks to yet have no value."""
-    done = Finished(results, profile)
+    """Return all claims, task by task; those that no run speaks to yet have no value."""
+    finished = FinishedRuns(results, profile)
     found: list[Claim] = []
-    several = done.problems(EXPERIMENTS["figure-modes"])
-    for problem in done.problems():
-        of_problem = [*_trade_off(done, problem), *_accuracy(done, problem), *_position(done, problem)]
-        of_problem += _modes(done, problem) if problem in several else ()
-        found += [replace(claim, wanted=done.seeds(problem)) for claim in of_problem]
+    several = finished.tasks(EXPERIMENTS["figure-modes"])
+    for task in finished.tasks():
+        of_task = [*_trade_off(finished, task), *_accuracy(finished, task), *_position(finished, task)]
+        of_task += _modes(finished, task) if task in several else ()
+        found += [replace(claim, expected_seeds=finished.seeds(task)) for claim in of_task]
     return found
 
 
-def _trade_off(done: Finished, problem: str) -> Iterator[Claim]:
+def _trade_off(finished: FinishedRuns, task: str) -> Iterator[Claim]:
     """Compare the best trade-off with BranchyNet, and with the network as it is."""
-    ours = done.of(problem, GC(*done.weights(problem).trade_off))
-    branchy = done.of(problem, BranchyNet())
+    ours = finished.by_seed(task, GC(*finished.weights(task).trade_off))
+    branchy = finished.by_seed(task, BranchyNet())
     row = "best trade-off:"
-    for lost in LOST:
+    for lost in LOSS_LEVELS:
         values = _differences(ours, branchy, partial(stopping_at, lost=f"{lost:g}"))
         quantity = f"{row} early stopping at {100 * lost:g} % of positives lost, minus BranchyNet's,"
-        yield _claim(quantity, problem, values, 0.0, _allowance(ours, lost))
+        yield _claim(quantity, task, values, 0.0, _allowance(ours, lost))
     aucs = _differences(ours, branchy, lambda result: result["test"]["gates"][0]["auc"])
-    yield _claim(f"{row} AUC of the gate, minus BranchyNet's,", problem, aucs, 0.0)
-    yield _claim(f"{row} activation sparsity", problem, _each(ours, _sparsity), 0.93)
-    points = _differences(ours, done.of(problem, Baseline()), _accuracy_points)
-    yield _claim(f"{row} accuracy minus the Baseline's, in points,", problem, points, -0.3)
+    yield _claim(f"{row} AUC of the gate, minus BranchyNet's,", task, aucs, 0.0)
+    yield _claim(f"{row} activation sparsity", task, _each(ours, _sparsity), 0.93)
+    points = _differences(ours, finished.by_seed(task, Baseline()), _accuracy_points)
+    yield _claim(f"{row} accuracy minus the Baseline's, in points,", task, points, -0.3)
 
 
-def _accuracy(done: Finished, problem: str) -> Iterator[Claim]:
+def _accuracy(finished: FinishedRuns, task: str) -> Iterator[Claim]:
     """Compare the best accuracy with the network as it is."""
-    ours = done.of(problem, GC(*done.weights(problem).accuracy))
+    ours = finished.by_seed(task, GC(*finished.weights(task).accuracy))
     row = "best accuracy:"
-    points = _differences(ours, done.of(problem, Baseline()), _accuracy_points)
-    yield _claim(f"{row} accuracy minus the Baseline's, in points,", problem, points, 0.5)
-    stopped = _each(ours, lambda result: at_point(result)["early_stopping"])
-    yield _claim(f"{row} early stopping", problem, stopped, 0.82)
-    yield _claim(f"{row} activation sparsity", problem, _each(ours, _sparsity), 0.40)
+    points = _differences(ours, finished.by_seed(task, Baseline()), _accuracy_points)
+    yield _claim(f"{row} accuracy minus the Baseline's, in points,", task, points, 0.5)
+    stopped = _each(ours, lambda result: at_operating_point(result)["early_stopping"])
+    yield _claim(f"{row} early stopping", task, stopped, 0.82)
+    yield _claim(f"{row} activation sparsity", task, _each(ours, _sparsity), 0.40)
 
 
-def _position(done: Finished, problem: str) -> Iterator[Claim]:
+def _position(finished: FinishedRuns, task: str) -> Iterator[Claim]:
     """Say whether early stopping rises, and sparsity falls, the deeper a single layer stands."""
-    places = [done.of(problem, method) for method in positions(done.weights(problem))]
+    places = [finished.by_seed(task, method) for method in positions(finished.weights(task))]
     seeds = _common(*places)
     quantities: tuple[tuple[str, Callable[[Any], float], Literal[">=", "<="], float], ...] = (
-        ("early stopping at 1 % of positives lost", partial(stopping_at, lost=COMPARED), ">=", 0.8),
+        ("early stopping at 1 % of positives lost", partial(stopping_at, lost=COMPARED_LOSS), ">=", 0.8),
         ("activation sparsity", _sparsity, "<=", -0.8),
     )
-    allowances = (_allowance(places[0], float(COMPARED)), "")
+    allowances = (_allowance(places[0], float(COMPARED_LOSS)), "")
     for (name, quantity, sign, reach), allowance in zip(quantities, allowances, strict=True):
         means = [mean(quantity(place[seed]) for seed in seeds) for place in places] if seeds else []
         value = round(rank_correlation(means), DIGITS) if means else None
         claimed = f"position: rank correlation of {name} with depth"
-        yield Claim(claimed, problem, value, sign, reach, seeds, allowance=allowance)
+        yield Claim(claimed, task, value, sign, reach, seeds, losses_allowed=allowance)
 
 
-def _modes(done: Finished, problem: str) -> Iterator[Claim]:
+def _modes(finished: FinishedRuns, task: str) -> Iterator[Claim]:
     """Compare gates that work together with each of them alone, and with networks that have only one."""
-    weights = done.weights(problem)
-    several = done.of(problem, everywhere(weights))
-    singles = [done.of(problem, method) for method in positions(weights)]
+    weights = finished.weights(task)
+    several = finished.by_seed(task, gate_every_block(weights))
+    singles = [finished.by_seed(task, method) for method in positions(weights)]
     together = "several gates at 1 % of positives lost: incremental minus"
-    allowance = _allowance(several, float(COMPARED))
+    allowance = _allowance(several, float(COMPARED_LOSS))
     yield _smallest(
         f"{together} independent, smallest over the positions,",
-        problem,
+        task,
         _common(several),
         allowance,
-        lambda seed, k: incremental(several[seed], k) - stopping_at(several[seed], COMPARED, gate=k),
+        lambda seed, k: incremental(several[seed], k) - stopping_at(several[seed], COMPARED_LOSS, gate=k),
     )
     yield _smallest(
         f"{together} one gate only, smallest over the positions,",
-        problem,
+        task,
         _common(several, *singles),
         allowance,
-        lambda seed, k: incremental(several[seed], k) - stopping_at(singles[k][seed], COMPARED),
+        lambda seed, k: incremental(several[seed], k) - stopping_at(singles[k][seed], COMPARED_LOSS),
     )
 
 
@@ -178,22 +178,22 @@ def stopping_at(result: dict[str, Any], lost: str, gate: int = 0) -> float:
 
 def incremental(result: dict[str, Any], gate: int) -> float:
     """Return the early stopping of all gates up to this one, at 1 % of positives lost together."""
-    return float(result["test"]["modes"]["incremental"][gate]["early_stopping_at"][COMPARED])
+    return float(result["test"]["modes"]["incremental"][gate]["early_stopping_at"][COMPARED_LOSS])
 
 
 def _smallest(
-    quantity: str, problem: str, seeds: tuple[int, ...], allowance: str, difference: Callable[[int, int], float]
+    quantity: str, task: str, seeds: tuple[int, ...], allowance: str, difference: Callable[[int, int], float]
 ) -> Claim:
     """Claim that a difference is nowhere below 0, given its value for a seed and a gate."""
     value = min(mean(difference(seed, k) for seed in seeds) for k in range(DEPTH)) if seeds else None
     rounded = None if value is None else round(value, DIGITS)
-    return Claim(quantity, problem, rounded, ">=", 0.0, seeds, allowance=allowance)
+    return Claim(quantity, task, rounded, ">=", 0.0, seeds, losses_allowed=allowance)
 
 
-def _claim(quantity: str, problem: str, values: Mapping[int, float], reach: float, allowance: str = "") -> Claim:
+def _claim(quantity: str, task: str, values: Mapping[int, float], reach: float, allowance: str = "") -> Claim:
     value = round(mean(values.values()), DIGITS) if values else None
     spread = round(stdev(values.values()), DIGITS) if len(values) > 1 else None
-    return Claim(quantity, problem, value, ">=", reach, tuple(values), spread=spread, allowance=allowance)
+    return Claim(quantity, task, value, ">=", reach, tuple(values), spread=spread, losses_allowed=allowance)
 
 
 def _allowance(results: BySeed, lost: float) -> str:
@@ -227,4 +227,4 @@ def _sparsity(result: dict[str, Any]) -> float:
 
 
 def _accuracy_points(result: dict[str, Any]) -> float:
-    return 100 * float(at_point(result)["accuracy"])
+    return 100 * float(at_operating_point(result)["accuracy"])

@@ -154,29 +154,6 @@ def labels_of(texts: Sequence[str], names: Sequence[str] | None) -> list[list[in
         ) from error
 
 
-def alpha_and_beta(text: str) -> tuple[float, float]:
-    """Return α and β out of a text like 0.6,0.15.
-
-    >>> alpha_and_beta("0.6,0.15")
-    (0.6, 0.15)
-    """
-    try:
-        alpha, beta = (float(part) for part in text.split(","))
-    except ValueError as error:
-        raise DataError(
-            f"{text!r} is not understood: give α and β with a comma between them, such as 0.6,0.15."
-        ) from error
-    return alpha, beta
-
-
-def folder_of(text: str) -> tuple[str, Path]:
-    """Return a problem and its folder, given as problem=folder."""
-    problem, equals, folder = text.partition("=")
-    if not equals or not folder:
-        raise DataError(f"--data {text} is not understood: give problem=folder, such as cifar10=sets/cifar10.")
-    return problem, Path(folder)
-
-
 def one_of(what: str, name: str, table: Mapping[str, Any]) -> Any:
     """Return the table's entry of an option's value."""
     if name not in table:

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from penstock.export import Exported
     from penstock.gating.network import GatedNetwork
     from penstock.gating.surgery.cuts import Cut
-    from reproduction.experiments.paper import Experiment
-    from reproduction.results.claims import Claim
-    from reproduction.results.summary import Row, Spread
-    from reproduction.sweep.front import Trial
 
 WIDTH = 100
 
@@ -101,86 +97,6 @@ def export_tables(exported: Exported) -> list[RenderableType]:
         values = (getattr(said, name) for said in (exported.before, exported.after))
         decisions.add_row(name.replace("_", " "), *(f"{100 * value:.2f} %" for value in values))
     return [table, decisions]
-
-
-def experiments_table(experiments: Iterable[Experiment]) -> Table:
-    """Return a row for each table and figure that can be reproduced."""
-    table = table_of("name", "what it shows", "problems", title="The paper's results")
-    for experiment in experiments:
-        table.add_row(experiment.name, experiment.title, ", ".join(experiment.problems))
-    return table
-
-
-def results_table(rows: Iterable[Row]) -> Table:
-    """Return a row for each method on each problem: means over seeds, at the operating point of a table."""
-    table = table_of(
-        "problem",
-        "method",
-        ">seeds",
-        ">accuracy",
-        ">early stopping",
-        ">lost",
-        ">sparsity",
-        ">AUC",
-        title="Test data, means over seeds; thresholds chosen on validation data, by accuracy",
-    )
-    for row in rows:
-        table.add_row(
-            row.problem,
-            " ".join(
-                [row.method, *(f"{_GREEK.get(name, name)} {_plain(value)}" for name, value in row.settings.items())]
-            ),
-            str(len(row.seeds)),
-            _spread(row.accuracy),
-            percent(row.early_stopping.mean),
-            percent(row.positive_lost_rate.mean),
-            percent(row.activation_sparsity.mean),
-            "" if row.auc is None else f"{row.auc.mean:.4f}",
-        )
-    return table
-
-
-def trials_table(trials: Iterable[Trial]) -> Table:
-    """Return a row for each trial of a sweep."""
-    columns = (">α", ">β", "layers behind", ">accuracy", ">early stopping", ">at equal loss", ">sparsity")
-    table = table_of(*columns, title="The Pareto front, on validation data")
-    for trial in sorted(trials, key=lambda trial: -trial.accuracy):
-        table.add_row(
-            f"{trial.method.alpha:g}",
-            f"{trial.method.beta:g}",
-            "blocks " + ", ".join(map(str, trial.method.blocks)),
-            *(
-                percent(value)
-                for value in (trial.accuracy, trial.early_stopping, trial.stopping_at_loss, trial.activation_sparsity)
-            ),
-        )
-    return table
-
-
-def claims_table(claims: Iterable[Claim]) -> Table:
-    """Return a row for each claim of the paper: what it is of ours, and whether it holds."""
-    table = table_of("claim", "data", ">value", ">reach", "holds", ">seeds", title="The paper's claims, on test data")
-    for claim in claims:
-        table.add_row(
-            claim.quantity.rstrip(","),
-            claim.data,
-            claim.shown,
-            f"{claim.sign} {claim.reach:g}",
-            claim.verdict,
-            str(len(claim.seeds)),
-        )
-    return table
-
-
-_GREEK = {"alpha": "α", "beta": "β", "blocks": "at", "block": "at", "switch_every": "N"}
-
-
-def _plain(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-def _spread(spread: Spread) -> str:
-    return f"{100 * spread.mean:.2f} ± {100 * spread.std:.2f}"
 
 
 def evaluation_tables(evaluation: Evaluation) -> list[RenderableType]:

@@ -19,10 +19,10 @@ from penstock.models import resnet8_1d
 from penstock.runtime.locks import if_free
 from penstock.training.fit import GatedLightningModule, History
 from reproduction.baselines import branchynet
-from reproduction.experiments import methods
+from reproduction.experiments import methods, tasks
 from reproduction.experiments import runner as room
-from reproduction.experiments import tasks as problems
-from reproduction.experiments.measure import LOST, choose, measure, stream_weights
+from reproduction.experiments.execute import Clock, execute_runs
+from reproduction.experiments.measure import LOSS_LEVELS, choose_operating_points, measure, stream_weights
 from reproduction.experiments.methods import (
     GC,
     Baseline,
@@ -35,8 +35,7 @@ from reproduction.experiments.methods import (
     TwoStage,
     method_key,
 )
-from reproduction.experiments.paper import EXPERIMENTS, HERE, spread
-from reproduction.experiments.reproduce import Clock, reproduce
+from reproduction.experiments.paper_experiments import EXPERIMENTS, PUBLIC_TASKS, spread
 from reproduction.experiments.runner import Runner, build, compute
 from reproduction.experiments.runs import Run, check_same_data
 
@@ -58,7 +57,7 @@ METHODS = [
 
 
 def tones(n: int, seed: int) -> Labelled:
-    """A quick problem: noise, or one of two tones in it."""
+    """A quick task: noise, or one of two tones in it."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(3, (n,), generator=generator)
     time_ = torch.arange(32) / 32
@@ -72,16 +71,16 @@ def _tones(folder, budget) -> Splits:
 
 
 @pytest.fixture(autouse=True)
-def small_problem(monkeypatch) -> None:
-    budget = replace(problems.TASKS["wake-word"].lite, width=4, epochs=2, batch_size=64)
-    problem = problems.Task("tones", "tones", "ResNet", _tones, resnet8_1d, budget, budget)
-    monkeypatch.setitem(problems.TASKS, "tones", problem)
+def small_task(monkeypatch) -> None:
+    budget = replace(tasks.TASKS["wake-word"].lite, width=4, epochs=2, batch_size=64)
+    task = tasks.Task("tones", "tones", "ResNet", _tones, resnet8_1d, budget, budget)
+    monkeypatch.setitem(tasks.TASKS, "tones", task)
     room._read.cache_clear()
 
 
 @pytest.mark.parametrize("method", METHODS, ids=method_key)
 def test_each_method_trains_and_is_measured(method) -> None:
-    data = problems.TASKS["tones"].data(None, "lite")
+    data = tasks.TASKS["tones"].data(None, "lite")
     result = compute(Run("tones", method, 0), data)
     assert json.loads(json.dumps(result)) == result
     gated = not isinstance(method, (Baseline, C, Dropout))
@@ -95,7 +94,7 @@ def test_each_method_trains_and_is_measured(method) -> None:
 
 
 def test_the_halves_of_a_gate_input_are_where_they_should_be() -> None:
-    data = problems.TASKS["tones"].data(None, "lite")
+    data = tasks.TASKS["tones"].data(None, "lite")
     early = build(Run("tones", GateInput(2, 0.5, 0.3), 0), data)
     assert [layer.gate is not None for layer in early.layers] == [True, False]
     assert [layer.compression is not None for layer in early.layers] == [False, True]
@@ -112,9 +111,9 @@ def test_the_halves_of_a_gate_input_are_where_they_should_be() -> None:
     "method", [C(0.3), GC(0.5, 0.3, (2, 4)), GateInput(2, 0.5, 0.3), TwoStage(1, 0.5, 0.3)], ids=str
 )
 def test_the_budget_says_how_masks_are_trained(monkeypatch, method, masks) -> None:
-    problem = problems.TASKS["tones"]
-    monkeypatch.setitem(problems.TASKS, "tones", replace(problem, lite=replace(problem.lite, masks=masks)))
-    net = build(Run("tones", method, 0), problem.data(None, "lite"))
+    task = tasks.TASKS["tones"]
+    monkeypatch.setitem(tasks.TASKS, "tones", replace(task, lite=replace(task.lite, masks=masks)))
+    net = build(Run("tones", method, 0), task.data(None, "lite"))
     made = [layer.compression.binarised for layer in net.layers if layer.compression is not None]
     assert made and set(made) == {masks.binarised}
     seen = []
@@ -125,7 +124,7 @@ def test_the_budget_says_how_masks_are_trained(monkeypatch, method, masks) -> No
 
 
 def test_dropout_is_the_network_as_it_is_in_deployment_and_noise_in_training() -> None:
-    data = problems.TASKS["tones"].data(None, "lite")
+    data = tasks.TASKS["tones"].data(None, "lite")
     plain, noisy = (build(Run("tones", method, 0), data) for method in (Baseline(), Dropout(0.5)))
     x = data.test[0][:5]
     torch.testing.assert_close(noisy.eval()(x).logits, plain.eval()(x).logits)
@@ -140,7 +139,7 @@ def test_what_is_measured_is_what_a_plain_count_says() -> None:
     for layer in net.layers:
         layer.gate.threshold.fill_(0.0)
     thresholds = [0.05, -0.02]
-    choices = choose(net, (x, y))._replace(points={"even": thresholds})
+    choices = choose_operating_points(net, (x, y))._replace(points={"even": thresholds})
     measured = measure(net, (x, y), choices, positive_share=0.25)
     result = measured["points"]["even"]
     share = {True: 0.25 / (y > 0).double().mean().item(), False: 0.75 / (y == 0).double().mean().item()}
@@ -166,9 +165,9 @@ def test_thresholds_lose_no_more_than_they_may() -> None:
     x, y = tones(1000, 5)
     model = resnet8_1d(1, 3, 4)
     for net in (gate(model, x[:1], at=0.4), gate(model, x[:1], at=[0.2, 0.4, 0.7]), branchynet(model, x[:1])):
-        choices = choose(net.eval(), (x, y))
+        choices = choose_operating_points(net.eval(), (x, y))
         points = measure(net, (x, y), choices, positive_share=None)["points"]
-        for lost in LOST:
+        for lost in LOSS_LEVELS:
             point = points[f"lost {lost:g}"]
             assert lost - 0.005 < point["positive_lost_rate"] <= lost or point["early_stopping"] == 1
         assert points["lost 0.005"]["early_stopping"] <= points["lost 0.02"]["early_stopping"]
@@ -179,7 +178,7 @@ def test_the_accurate_point_stops_as_much_as_accuracy_allows() -> None:
     x, y = tones(400, 5)
     model = resnet8_1d(1, 3, 4)
     for net in (gate(model, x[:1], at=0.4).eval(), branchynet(model, x[:1]).eval()):
-        (threshold,) = choose(net, (x, y)).points["accurate"]
+        (threshold,) = choose_operating_points(net, (x, y)).points["accurate"]
         with torch.no_grad():
             out = net(x)
         said, is_exit = out.gates[0], out.gates[0].ndim == 2
@@ -194,10 +193,10 @@ def test_the_accurate_point_stops_as_much_as_accuracy_allows() -> None:
             return (torch.where(stopped, label, out.logits.argmax(1)) == y).double().mean().item()
 
         pass_logits = net.layers[0].gate.gate_logit(said)
-        everywhere = {at: accuracy(at) for at in [*pass_logits.tolist(), -99.0]}
-        assert accuracy(threshold) >= max(everywhere.values()) - 0.011  # not all thresholds were tried
+        gate_every_block = {at: accuracy(at) for at in [*pass_logits.tolist(), -99.0]}
+        assert accuracy(threshold) >= max(gate_every_block.values()) - 0.011  # not all thresholds were tried
         higher = [accuracy(at) for at in np.quantile(pass_logits.double(), np.linspace(0, 1, 401)) if at > threshold]
-        assert all(one < max(everywhere.values()) for one in higher)
+        assert all(one < max(gate_every_block.values()) for one in higher)
 
 
 def test_a_cascade_is_compared_at_the_loss_of_all_its_gates() -> None:
@@ -205,14 +204,14 @@ def test_a_cascade_is_compared_at_the_loss_of_all_its_gates() -> None:
     torch.manual_seed(0)
     x, y = tones(1000, 5)
     net = gate(resnet8_1d(1, 3, 4), x[:1], at=[0.2, 0.4, 0.7]).eval()
-    choices = choose(net, (x, y))
+    choices = choose_operating_points(net, (x, y))
     x, y = tones(1000, 6)
     incremental = measure(net, (x, y), choices, positive_share=None)["modes"]["incremental"]
     with torch.no_grad():
         gates = torch.stack(net(x).gates, 1).double().numpy()
     for k, path in enumerate(choices.incremental):
         scores = gates[:, : k + 1]
-        for lost in LOST:
+        for lost in LOSS_LEVELS:
             level = sorted(path.levels(scores[y > 0]))[int(lost * int((y > 0).sum()))]
             thresholds = [t - 1e-9 for t in path.thresholds(level)]
             stopped = torch.tensor([any(s < t for s, t in zip(row, thresholds, strict=True)) for row in scores])
@@ -231,15 +230,15 @@ def test_the_weights_of_a_stream_have_its_share_and_a_mean_of_one() -> None:
 def test_a_finished_run_is_never_computed_again(tmp_path, monkeypatch) -> None:
     runner = Runner(tmp_path / "results", work=tmp_path / "work")
     wanted = [Run("tones", Baseline(), seed) for seed in (0, 1)]
-    first = reproduce(runner, wanted, talk=False)
+    first = execute_runs(runner, wanted, progress=False)
     monkeypatch.setattr(room, "compute", lambda *_, **__: pytest.fail("computed again"))
-    assert reproduce(runner, wanted, talk=False) == first
+    assert execute_runs(runner, wanted, progress=False) == first
     assert sorted(path.name for path in (tmp_path / "results").rglob("*.json")) == ["seed-0.json", "seed-1.json"]
     assert not list((tmp_path / "work").rglob("*.ckpt"))
 
 
 def test_only_what_is_compressed_counts_for_sparsity() -> None:
-    data = problems.TASKS["tones"].data(None, "lite")
+    data = tasks.TASKS["tones"].data(None, "lite")
     for method in (GateInput(2, 0.5, 0.3), GC(0.5, 0.3), C(0.3)):
         net = build(Run("tones", method, 0), data)
         for layer in net.layers:
@@ -250,7 +249,7 @@ def test_only_what_is_compressed_counts_for_sparsity() -> None:
 
 
 def test_data_is_given_for_problems_that_there_are(tmp_path) -> None:
-    with pytest.raises(DataError, match="there is no problem cifar to give data for; known are fashion-mnist"):
+    with pytest.raises(DataError, match="there is no task cifar to give data for; known are fashion-mnist"):
         Runner(tmp_path, (("cifar", tmp_path),))
     words = Runner(tmp_path, (("speech-commands", tmp_path / "words"),))
     with pytest.raises(DataError, match=r"words"):  # where the wake word is looked for, too
@@ -261,7 +260,7 @@ def test_missing_data_is_said_before_the_first_run(tmp_path, monkeypatch) -> Non
     runner = Runner(tmp_path / "results", (("speech-commands", tmp_path / "nowhere"),), tmp_path / "work")
     monkeypatch.setattr(room, "compute", lambda *_, **__: pytest.fail("hours went by"))
     with pytest.raises(DataError, match="nowhere"):
-        reproduce(runner, [Run("tones", Baseline(), 0), Run("wake-word", Baseline(), 0)], talk=False)
+        execute_runs(runner, [Run("tones", Baseline(), 0), Run("wake-word", Baseline(), 0)], progress=False)
 
 
 def test_what_is_no_result_is_said_to_be_none(tmp_path) -> None:
@@ -277,35 +276,35 @@ def test_what_is_no_result_is_said_to_be_none(tmp_path) -> None:
 def test_results_of_another_budget_are_not_taken(tmp_path, monkeypatch) -> None:
     runner = Runner(tmp_path / "results", work=tmp_path / "work")
     run = Run("tones", Baseline(), 0)
-    reproduce(runner, [run], talk=False)
-    problem = problems.TASKS["tones"]
-    monkeypatch.setitem(problems.TASKS, "tones", replace(problem, lite=replace(problem.lite, epochs=3)))
+    execute_runs(runner, [run], progress=False)
+    task = tasks.TASKS["tones"]
+    monkeypatch.setitem(tasks.TASKS, "tones", replace(task, lite=replace(task.lite, epochs=3)))
     with pytest.raises(DataError, match=r"seed-0.json was computed with epochs = 2 and not 3: move it away, or give"):
-        reproduce(runner, [run], talk=False)
+        execute_runs(runner, [run], progress=False)
 
 
 def test_more_seeds_take_the_results_that_are_there(tmp_path, monkeypatch) -> None:
     runner = Runner(tmp_path / "results", work=tmp_path / "work")
-    (before,) = reproduce(runner, [Run("tones", Baseline(), 0)], talk=False)
-    problem = problems.TASKS["tones"]
-    monkeypatch.setitem(problems.TASKS, "tones", replace(problem, lite=replace(problem.lite, seeds=(0, 1, 2, 3))))
+    (before,) = execute_runs(runner, [Run("tones", Baseline(), 0)], progress=False)
+    task = tasks.TASKS["tones"]
+    monkeypatch.setitem(tasks.TASKS, "tones", replace(task, lite=replace(task.lite, seeds=(0, 1, 2, 3))))
     assert Run("tones", Baseline(), 0).result(runner.results) == before
 
 
 def test_a_sweep_does_not_test_and_a_table_does_not_train_again(tmp_path, monkeypatch) -> None:
     runner, run = Runner(tmp_path / "results", work=tmp_path / "work"), Run("tones", GC(0.5, 0.3), 0)
-    (validated,) = reproduce(runner, [run], talk=False, test=False)
+    (validated,) = execute_runs(runner, [run], progress=False, test=False)
     assert "test" not in validated and run.result(runner.results) is None
     assert run.result(runner.results, tested=False) == validated
-    whole = compute(run, problems.TASKS["tones"].data(None, "lite"))
+    whole = compute(run, tasks.TASKS["tones"].data(None, "lite"))
     trained = []
     step = GatedLightningModule.training_step
     monkeypatch.setattr(GatedLightningModule, "training_step", lambda *batch: trained.append(1) or step(*batch))
-    (tested,) = reproduce(runner, [run], talk=False)
+    (tested,) = execute_runs(runner, [run], progress=False)
     assert not trained
     assert {**tested, "seconds": 0} == {**whole, "seconds": 0} and tested["seconds"] == validated["seconds"]
     assert not list((tmp_path / "work").rglob("*.ckpt"))
-    assert reproduce(runner, [run], talk=False, test=False) == [tested]
+    assert execute_runs(runner, [run], progress=False, test=False) == [tested]
 
 
 def test_a_training_that_fails_does_not_stop_the_others(tmp_path, monkeypatch) -> None:
@@ -322,25 +321,25 @@ def test_a_training_that_fails_does_not_stop_the_others(tmp_path, monkeypatch) -
 
     monkeypatch.setattr(Baseline, "train", diverge)
     with pytest.raises(TrainingError, match=r"1 of 3 runs failed, and the others are done.*seed 0: the loss is nan"):
-        reproduce(runner, wanted, talk=False)
+        execute_runs(runner, wanted, progress=False)
     assert [run.result(runner.results) is None for run in wanted] == [True, False, False]
 
 
 def test_results_of_other_data_are_not_mixed(tmp_path, monkeypatch) -> None:
     runner = Runner(tmp_path / "results", work=tmp_path / "work")
-    reproduce(runner, [Run("tones", Baseline(), 0)], talk=False)
-    problem = problems.TASKS["tones"]
+    execute_runs(runner, [Run("tones", Baseline(), 0)], progress=False)
+    task = tasks.TASKS["tones"]
     other = Splits(tones(384, 0), tones(300, 5), ("background", "low", "high"))
-    monkeypatch.setitem(problems.TASKS, "tones", replace(problem, read=lambda *_: other))
+    monkeypatch.setitem(tasks.TASKS, "tones", replace(task, read=lambda *_: other))
     room._read.cache_clear()
     with pytest.raises(
         DataError, match=r"seed-0.json was computed from other data than the data at hand: .* in test\."
     ):
-        reproduce(runner, [Run("tones", Baseline(), 1)], talk=False)
+        execute_runs(runner, [Run("tones", Baseline(), 1)], progress=False)
     given = Runner(runner.results, (("tones", tmp_path),), runner.work)
     with pytest.raises(DataError, match="computed from other data"):  # though nothing is left to compute
-        reproduce(given, [Run("tones", Baseline(), 0)], talk=False)
-    reproduce(Runner(tmp_path / "elsewhere", work=runner.work), [Run("tones", Baseline(), 1)], talk=False)
+        execute_runs(given, [Run("tones", Baseline(), 0)], progress=False)
+    execute_runs(Runner(tmp_path / "elsewhere", work=runner.work), [Run("tones", Baseline(), 1)], progress=False)
     merged = (tmp_path / "elsewhere" / "lite").rename(tmp_path / "more")
     (merged / "tones" / "Baseline" / "seed-1.json").rename(tmp_path / "results/lite/tones/Baseline/seed-1.json")
     with pytest.raises(DataError, match=r"seed-1.json was computed from other data than that of .*seed-0.json"):
@@ -349,7 +348,7 @@ def test_results_of_other_data_are_not_mixed(tmp_path, monkeypatch) -> None:
 
 def test_a_newer_or_poorer_result_is_refused(tmp_path) -> None:
     runner, run = Runner(tmp_path, work=tmp_path / "work"), Run("tones", Baseline(), 0)
-    (result,) = reproduce(runner, [run], talk=False)
+    (result,) = execute_runs(runner, [run], progress=False)
     file = tmp_path / f"{run.key}.json"
     file.write_text(json.dumps(result | {"format": 99}))
     with pytest.raises(DataError, match="is a result in format 99, and this Penstock reads up to 1: update it"):
@@ -363,11 +362,11 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path) -> None:
     (tmp_path / "results").write_text("a file where a folder should be")
     runner = Runner(tmp_path / "results", work=tmp_path / "work")
     with pytest.raises(StorageError, match=r"seed-0.lock could not be written and locked: .*\. Choose another folder"):
-        runner.perform(Run("tones", Baseline(), 0))
+        runner.execute(Run("tones", Baseline(), 0))
 
 
 def test_the_same_run_gives_the_same_result(tmp_path) -> None:
-    data = problems.TASKS["tones"].data(None, "lite")
+    data = tasks.TASKS["tones"].data(None, "lite")
     once, again = (compute(Run("tones", GC(0.5, 0.3), 1), data) for _ in range(2))
     once.pop("seconds"), again.pop("seconds")
     assert once == again
@@ -379,7 +378,7 @@ def test_a_damaged_result_is_said_and_not_overwritten(tmp_path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text("{")
     with pytest.raises(DataError, match=r"seed-0.json is not a result .* delete it, and the run is computed again"):
-        reproduce(Runner(tmp_path, work=tmp_path / "work"), [run], talk=False)
+        execute_runs(Runner(tmp_path, work=tmp_path / "work"), [run], progress=False)
     assert file.read_text() == "{"
 
 
@@ -397,29 +396,29 @@ def test_a_run_that_another_process_computes_is_left_to_it_until_it_dies(tmp_pat
     other = context.Process(target=_hold, args=(tmp_path / "results" / ".locks" / f"{run.key}.lock", ready))
     other.start()
     assert ready.get(timeout=60)
-    assert runner.perform(run) is None
+    assert runner.execute(run) is None
 
     def kill(_: float) -> None:
         os.kill(other.pid, signal.SIGKILL)
         other.join()
 
-    assert reproduce(runner, [run], talk=False, wait=kill)[0]["run"]["seed"] == 0
+    assert execute_runs(runner, [run], progress=False, wait=kill)[0]["run"]["seed"] == 0
 
 
 def test_the_clock_counts_by_problem() -> None:
     clock, run = Clock(), Run("tones", Baseline(), 0)
     clock.note(run, 60)
     assert clock.left([run] * 3) == "about 3 min left"
-    assert clock.left([replace(run, problem="other")] * 90) == "about 1 h 30 min left"
+    assert clock.left([replace(run, task="other")] * 90) == "about 1 h 30 min left"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments_name_known_problems(name, tmp_path) -> None:
     experiment = EXPERIMENTS[name]
-    assert set(experiment.problems) <= set(HERE)
+    assert set(experiment.tasks) <= set(PUBLIC_TASKS)
     every = experiment.runs("lite", results=tmp_path)
     assert len({run.key for run in every}) == len(set(every)) >= 3
-    with pytest.raises(DataError, match="there is no problem nowhere; known are fashion-mnist"):
+    with pytest.raises(DataError, match="there is no task nowhere; known are fashion-mnist"):
         experiment.runs("lite", ["nowhere"], results=tmp_path)
     with pytest.raises(DataError, match="there is no profile 'quick'; known are paper, lite"):
         experiment.runs("quick", results=tmp_path)

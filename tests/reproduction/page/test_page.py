@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import made_up
+from helpers import fake_results
 from penstock.errors import DataError, StorageError
 from reproduction.__main__ import main
 from reproduction.experiments.methods import GC
-from reproduction.experiments.paper import EXPERIMENTS, HERE, PAPERS
+from reproduction.experiments.paper_experiments import EXPERIMENTS, PAPER_WEIGHTS, PUBLIC_TASKS
 from reproduction.experiments.tasks import TASKS
 from reproduction.page.findings import alpha_finding, count_finding, gate_input_finding, two_stages_finding
 from reproduction.page.markdown import table
@@ -25,7 +25,7 @@ from reproduction.page.page import write_page
 from reproduction.page.sections import SECTIONS
 from reproduction.page.tables import MaskSize
 from reproduction.results.claims import claims
-from reproduction.sweep.front import Trial
+from reproduction.sweep.pareto import Trial
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,7 +35,7 @@ def whole(tmp_path_factory) -> tuple[Path, Path, list[Path]]:
     """All results, made up, and their page."""
     folder = tmp_path_factory.mktemp("whole")
     results, page = folder / "results", folder / "docs" / "page.md"
-    made_up.write(results, made_up.every_run(results))
+    fake_results.write(results, fake_results.every_run(results))
     return results, page, write_page(results, "lite", page)
 
 
@@ -52,12 +52,12 @@ def test_each_experiment_has_a_section_and_a_picture(whole) -> None:
     text = page.read_text()
     assert sorted(section.experiment for section in SECTIONS) == sorted(EXPERIMENTS)
     for section in SECTIONS:
-        assert f"### {section.heading}\n" in text and section.words in text
+        assert f"### {section.heading}\n" in text and section.description in text
         picture = page.parent / "page" / section.file()
         assert picture in written
         assert f"](page/{section.file()})" in text
         assert 5_000 < picture.stat().st_size < 120_000
-    assert "not run yet" not in text and "runs are done" not in text
+    assert "not run yet" not in text and "runs are finished" not in text
     for target in re.findall(r"\]\(([^)]+)\)", text):
         assert (page.parent / target).exists()
 
@@ -79,16 +79,16 @@ def test_claims_stand_in_the_file_on_the_page_and_below_it(whole) -> None:
     assert text.count("| MISSED |") == missed
     differs = text[text.index("## Where ours differs") :]
     for claim in found:
-        assert (f"- {claim.data}: {claim.claim}; here it is {claim.shown}." in differs) == (claim.holds is False)
+        assert (f"- {claim.data}: {claim.claim}; here it is {claim.value_text}." in differs) == (claim.holds is False)
 
 
-@pytest.mark.parametrize("problem", HERE)
-def test_table_1_is_what_the_files_say(whole, problem) -> None:
+@pytest.mark.parametrize("task", PUBLIC_TASKS)
+def test_table_1_is_what_the_files_say(whole, task) -> None:
     results, page, _ = whole
-    rows = cells(page.read_text(), f"### {TASKS[problem].title}")
+    rows = cells(page.read_text(), f"### {TASKS[task].title}")
     assert len(rows) == 6
-    a, b = PAPERS[problem].trade_off
-    files = [results / f"lite/{problem}/GC-a{a:g}-b{b:g}-4/seed-{seed}.json" for seed in (0, 1, 2)]
+    a, b = PAPER_WEIGHTS[task].trade_off
+    files = [results / f"lite/{task}/GC-a{a:g}-b{b:g}-4/seed-{seed}.json" for seed in (0, 1, 2)]
     tests = [json.loads(file.read_text())["test"] for file in files]
     accurate = [test["points"]["accurate"] for test in tests]
     row = rows["GC, best trade-off"]
@@ -101,13 +101,13 @@ def test_table_1_is_what_the_files_say(whole, problem) -> None:
     for cell, lost in zip(row[8:11], ("0.005", "0.01", "0.02"), strict=True):
         assert cell == f"{100 * np.mean([test['gates'][0]['early_stopping_at'][lost] for test in tests]):.1f} %"
     assert rows["Baseline"][4:11] == ["0 %", "0 %", "0 %", "–", "–", "–", "–"]
-    if problem == "cifar10":
+    if task == "cifar10":
         assert row[11:] == ["0.93766 ± 0.06124", "92.23 %", "97.07 %"]
 
 
 def test_the_same_results_give_the_same_bytes(tmp_path) -> None:
     results = tmp_path / "results"
-    made_up.write(results, EXPERIMENTS["figure-weights"].runs("lite", results=results))
+    fake_results.write(results, EXPERIMENTS["figure-weights"].runs("lite", results=results))
     first = write_page(results, "lite", tmp_path / "one" / "page.md")
     listed = (results / "claims.json").read_bytes()
     (tmp_path / "two").mkdir()
@@ -134,14 +134,16 @@ def test_without_results_everything_is_listed_as_not_run(tmp_path) -> None:
 
 
 def test_some_results_give_some_of_the_page(tmp_path) -> None:
-    there = made_up.every_run(tmp_path)[::4]
-    made_up.write(tmp_path, there)
+    there = fake_results.every_run(tmp_path)[::4]
+    fake_results.write(tmp_path, there)
     write_page(tmp_path, "lite", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     for section in SECTIONS:
         runs = set(EXPERIMENTS[section.experiment].runs("lite", results=tmp_path))
         done = len(runs & set(there))
-        said = f"*{done} of {len(runs)} runs are done*; the others: `python -m reproduction run {section.experiment} "
+        said = (
+            f"*{done} of {len(runs)} runs are finished*; the others: `python -m reproduction run {section.experiment} "
+        )
         assert (said in text) == (0 < done < len(runs))
         assert (tmp_path / "page" / section.file()).exists() == (done > 0)
     assert "| 1 of 3 |" in text and "| 0 of 3 |" in text
@@ -165,7 +167,7 @@ def test_what_was_tried_stands_at_the_end(tmp_path) -> None:
 
 def test_a_picture_that_the_page_no_longer_shows_is_deleted(tmp_path) -> None:
     results, folder = tmp_path / "results", tmp_path / "page"
-    made_up.write(results, EXPERIMENTS["figure-weights"].runs("lite", results=results))
+    fake_results.write(results, EXPERIMENTS["figure-weights"].runs("lite", results=results))
     write_page(results, "lite", tmp_path / "page.md")
     (folder / "mine.png").write_text("not of the page")
     assert (folder / "weights.png").exists()
@@ -175,15 +177,18 @@ def test_a_picture_that_the_page_no_longer_shows_is_deleted(tmp_path) -> None:
 
 
 def test_a_sweep_is_named_with_the_number_of_its_settings(tmp_path) -> None:
-    trials = [Trial(GC(*PAPERS["cifar10"].trade_off), 0.91, 0.9, 0.5, 0.95), Trial(GC(0.1, 0.2), 0.93, 0.8, 0.4, 0.5)]
-    PAPERS["cifar10"].write(tmp_path, "lite", "cifar10", {"trials": [asdict(trial) for trial in trials]})
+    trials = [
+        Trial(GC(*PAPER_WEIGHTS["cifar10"].trade_off), 0.91, 0.9, 0.5, 0.95),
+        Trial(GC(0.1, 0.2), 0.93, 0.8, 0.4, 0.5),
+    ]
+    PAPER_WEIGHTS["cifar10"].write(tmp_path, "lite", "cifar10", {"trials": [asdict(trial) for trial in trials]})
     write_page(tmp_path, "lite", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "chosen by a sweep on validation data for CIFAR-10 (out of 2 settings)." in text
     reached = r"CIFAR-10 \| 0.7 \| 0.8 \| +0.9100 \| +90.0 % \| +50.0 % \| +95.0 % \| GC, best trade-off \|"
     assert re.search(reached, text)
     assert re.search(r"CIFAR-10 \| 0.1 \| 0.2 \| +0.9300 \| +80.0 % \| +40.0 % \| +50.0 % \| +\|", text)
-    PAPERS["cifar10"].write(tmp_path, "lite", "cifar10", {})
+    PAPER_WEIGHTS["cifar10"].write(tmp_path, "lite", "cifar10", {})
     with pytest.raises(
         DataError, match=r"chosen.json is not the choice of a sweep \(KeyError\('trials'\)\): delete it"
     ):
@@ -191,35 +196,37 @@ def test_a_sweep_is_named_with_the_number_of_its_settings(tmp_path) -> None:
 
 
 def test_what_else_was_run_is_on_the_page(tmp_path) -> None:
-    made_up.write(tmp_path, EXPERIMENTS["table1"].runs("lite", ["hey-snips"], results=tmp_path))
+    fake_results.write(tmp_path, EXPERIMENTS["table1"].runs("lite", ["hey-snips"], results=tmp_path))
     cifar10 = [run for run in EXPERIMENTS["figure-count"].runs("lite", ["cifar10"], results=tmp_path) if run.seed == 0]
-    made_up.write(tmp_path, cifar10)
+    fake_results.write(tmp_path, cifar10)
     write_page(tmp_path, "lite", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "### Hey Snips\n" in text and "account or a form: ImageNet-2012. " in text
     assert {claim.data for claim in claims(tmp_path, "lite") if claim.holds is not None} == {"hey-snips"}
-    assert f"*{len(cifar10)} of {15 * 3} runs are done*; the others: `python -m reproduction run figure-count" in text
+    assert (
+        f"*{len(cifar10)} of {15 * 3} runs are finished*; the others: `python -m reproduction run figure-count" in text
+    )
     assert "figure-modes --profile lite`.\n" in text, "what it shares with others does not make it run"
 
 
 def test_a_deeper_analysis_of_another_data_set_has_a_picture_of_its_own(tmp_path) -> None:
     folder, alpha = tmp_path / "page", EXPERIMENTS["figure-alpha"]
-    for problems, pictures in (
+    for tasks, pictures in (
         (["wake-word"], ["alpha-wake-word.png"]),
         (["cifar10"], ["alpha.png"]),
         (["cifar10", "wake-word"], ["alpha-wake-word.png", "alpha.png"]),
     ):
         shutil.rmtree(tmp_path / "lite", ignore_errors=True)
-        made_up.write(tmp_path, alpha.runs("lite", problems, results=tmp_path))
+        fake_results.write(tmp_path, alpha.runs("lite", tasks, results=tmp_path))
         write_page(tmp_path, "lite", tmp_path / "page.md")
         text = (tmp_path / "page.md").read_text()
         assert sorted(path.name for path in folder.glob("alpha*")) == pictures
-        there = len(problems) * 15
-        wanted = len({"cifar10", *problems}) * 15
+        there = len(tasks) * 15
+        wanted = len({"cifar10", *tasks}) * 15
         assert (
-            f"*{there} of {wanted} runs are done*; the others: `python -m reproduction run figure-alpha" in text
+            f"*{there} of {wanted} runs are finished*; the others: `python -m reproduction run figure-alpha" in text
         ) == (there < wanted)
-        assert ('The same on wake word "marvin":\n' in text) == ("wake-word" in problems)
+        assert ('The same on wake word "marvin":\n' in text) == ("wake-word" in tasks)
 
 
 def test_a_damaged_list_of_trials_is_said(tmp_path) -> None:
@@ -270,7 +277,7 @@ def test_the_command_makes_the_page(tmp_path, monkeypatch, capsys) -> None:
     assert (tmp_path / "docs" / "results.md").exists()
     assert "0 of 48 claims hold (48 not run yet)." in shown and "Written: docs/results.md" in shown
     assert max(map(len, shown.splitlines())) <= 100
-    made_up.write(
+    fake_results.write(
         tmp_path / "results", EXPERIMENTS["figure-roc"].runs("lite", ["wake-word"], results=tmp_path / "results")
     )
     plain = json.loads(typed("--out", "page.md", "--json"))

@@ -10,14 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import made_up
+from helpers import fake_results
 from penstock.errors import DataError
 from reproduction.experiments.methods import GC, Baseline, BranchyNet
-from reproduction.experiments.paper import GRIDS, HERE, PAPERS, counts, everywhere, positions, table1
+from reproduction.experiments.paper_experiments import (
+    GRIDS,
+    PAPER_WEIGHTS,
+    PUBLIC_TASKS,
+    counts,
+    gate_every_block,
+    positions,
+    table1,
+)
 from reproduction.experiments.runs import Run
 from reproduction.results.claims import Claim, claims
-from reproduction.results.published import PUBLISHED, ROWS
-from reproduction.sweep.chosen import Weights
+from reproduction.results.paper_table1 import PAPER_TABLE1, ROWS
+from reproduction.sweep.selected_weights import LossWeights
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper"
 
@@ -26,7 +34,7 @@ PAPER = Path(__file__).parents[4] / "shared" / "paper"
 def folder(tmp_path_factory) -> Path:
     """All results, made up."""
     results = tmp_path_factory.mktemp("results")
-    made_up.write(results, made_up.every_run(results))
+    fake_results.write(results, fake_results.every_run(results))
     return results
 
 
@@ -40,38 +48,38 @@ def value(found: list[Claim], data: str, start: str) -> float:
     return of(found, data, start).value
 
 
-def read(folder: Path, problem: str, method: str) -> list[dict]:
+def read(folder: Path, task: str, method: str) -> list[dict]:
     """The test parts of three seeds, by the names of the files alone."""
-    return [json.loads((folder / f"lite/{problem}/{method}/seed-{seed}.json").read_text()) for seed in (0, 1, 2)]
+    return [json.loads((folder / f"lite/{task}/{method}/seed-{seed}.json").read_text()) for seed in (0, 1, 2)]
 
 
-@pytest.mark.parametrize("problem", HERE)
-def test_the_rows_of_table_1_are_compared_seed_by_seed(folder, problem) -> None:
+@pytest.mark.parametrize("task", PUBLIC_TASKS)
+def test_the_rows_of_table_1_are_compared_seed_by_seed(folder, task) -> None:
     found = claims(folder, "lite")
-    weights = PAPERS[problem]
-    ours, accurate = (read(folder, problem, f"GC-a{a:g}-b{b:g}-4") for a, b in (weights.trade_off, weights.accuracy))
-    branchy, plain = read(folder, problem, "BranchyNet-4"), read(folder, problem, "Baseline")
+    weights = PAPER_WEIGHTS[task]
+    ours, accurate = (read(folder, task, f"GC-a{a:g}-b{b:g}-4") for a, b in (weights.trade_off, weights.accuracy))
+    branchy, plain = read(folder, task, "BranchyNet-4"), read(folder, task, "Baseline")
     for lost, text in (("0.005", "0.5 %"), ("0.01", "1 %"), ("0.02", "2 %")):
         stops = [[r["test"]["gates"][0]["early_stopping_at"][lost] for r in group] for group in (ours, branchy)]
-        said = value(found, problem, f"best trade-off: early stopping at {text} of positives lost, minus")
+        said = value(found, task, f"best trade-off: early stopping at {text} of positives lost, minus")
         assert said == pytest.approx(np.subtract(*stops).mean(), abs=1e-8)
-        spread = of(found, problem, f"best trade-off: early stopping at {text} of positives lost, minus").spread
+        spread = of(found, task, f"best trade-off: early stopping at {text} of positives lost, minus").spread
         assert spread == pytest.approx(np.subtract(*stops).std(ddof=1), abs=1e-8)
     aucs = [np.mean([r["test"]["gates"][0]["auc"] for r in group]) for group in (ours, branchy)]
-    assert value(found, problem, "best trade-off: AUC") == pytest.approx(aucs[0] - aucs[1], abs=1e-8)
+    assert value(found, task, "best trade-off: AUC") == pytest.approx(aucs[0] - aucs[1], abs=1e-8)
     for group, row in ((ours, "best trade-off"), (accurate, "best accuracy")):
         sparsity = np.mean([r["activation_sparsity"] for r in group])
-        assert value(found, problem, f"{row}: activation sparsity") == pytest.approx(sparsity, abs=1e-8)
+        assert value(found, task, f"{row}: activation sparsity") == pytest.approx(sparsity, abs=1e-8)
         accuracy = np.mean([r["test"]["points"]["accurate"]["accuracy"] for r in group])
         before = np.mean([r["test"]["points"]["even"]["accuracy"] for r in plain])
-        said = value(found, problem, f"{row}: accuracy minus the Baseline's, in points,")
+        said = value(found, task, f"{row}: accuracy minus the Baseline's, in points,")
         assert said == pytest.approx(100 * (accuracy - before), abs=1e-7)
     stopped = np.mean([r["test"]["points"]["accurate"]["early_stopping"] for r in accurate])
-    assert value(found, problem, "best accuracy: early stopping") == pytest.approx(stopped, abs=1e-8)
+    assert value(found, task, "best accuracy: early stopping") == pytest.approx(stopped, abs=1e-8)
 
 
-@pytest.mark.parametrize("problem", HERE)
-def test_ranks_are_correlated_with_depth(folder, problem, tmp_path) -> None:
+@pytest.mark.parametrize("task", PUBLIC_TASKS)
+def test_ranks_are_correlated_with_depth(folder, task, tmp_path) -> None:
     """Against Spearman's formula for ranks without ties, with noise that mixes the positions."""
     draw = np.random.default_rng(3)
 
@@ -79,10 +87,10 @@ def test_ranks_are_correlated_with_depth(folder, problem, tmp_path) -> None:
         result["activation_sparsity"] = draw.random()
         result["test"]["gates"][0]["early_stopping_at"]["0.01"] = draw.random()
 
-    methods = positions(PAPERS[problem])
-    made_up.write(tmp_path, [Run(problem, method, seed) for method in methods for seed in (0, 1, 2)], shuffle)
-    a, b = PAPERS[problem].trade_off
-    places = [read(tmp_path, problem, f"GC-a{a:g}-b{b:g}-{block}") for block in range(1, 9)]
+    methods = positions(PAPER_WEIGHTS[task])
+    fake_results.write(tmp_path, [Run(task, method, seed) for method in methods for seed in (0, 1, 2)], shuffle)
+    a, b = PAPER_WEIGHTS[task].trade_off
+    places = [read(tmp_path, task, f"GC-a{a:g}-b{b:g}-{block}") for block in range(1, 9)]
     found = claims(tmp_path, "lite")
     for name, quantity in (
         ("early stopping", lambda r: r["test"]["gates"][0]["early_stopping_at"]["0.01"]),
@@ -91,22 +99,22 @@ def test_ranks_are_correlated_with_depth(folder, problem, tmp_path) -> None:
         means = [np.mean([quantity(r) for r in place]) for place in places]
         ranks = [sum(other < one for other in means) for one in means]
         spearman = 1 - 6 * sum((rank - i) ** 2 for i, rank in enumerate(ranks)) / (8 * 63)
-        assert value(found, problem, f"position: rank correlation of {name}") == pytest.approx(spearman, abs=1e-8)
-    assert of(claims(folder, "lite"), problem, "position: rank correlation of activation").holds is True
+        assert value(found, task, f"position: rank correlation of {name}") == pytest.approx(spearman, abs=1e-8)
+    assert of(claims(folder, "lite"), task, "position: rank correlation of activation").holds is True
 
 
 def test_a_flat_line_does_not_rise(tmp_path) -> None:
     def flatten(run: Run, result: dict) -> None:
         result["activation_sparsity"] = 0.9
 
-    methods = positions(PAPERS["cifar10"])
-    made_up.write(tmp_path, [Run("cifar10", method, seed) for method in methods for seed in (0, 1, 2)], flatten)
+    methods = positions(PAPER_WEIGHTS["cifar10"])
+    fake_results.write(tmp_path, [Run("cifar10", method, seed) for method in methods for seed in (0, 1, 2)], flatten)
     flat = of(claims(tmp_path, "lite"), "cifar10", "position: rank correlation of activation sparsity")
     assert (flat.value, flat.holds, flat.seeds) == (0.0, False, (0, 1, 2))
 
 
-@pytest.mark.parametrize("problem", ["fashion-mnist", "wake-word"])
-def test_several_gates_are_compared_at_their_worst_position(problem, tmp_path) -> None:
+@pytest.mark.parametrize("task", ["fashion-mnist", "wake-word"])
+def test_several_gates_are_compared_at_their_worst_position(task, tmp_path) -> None:
     """With noise instead of results, so that the worst position is anywhere."""
     draw = np.random.default_rng(4)
 
@@ -114,13 +122,13 @@ def test_several_gates_are_compared_at_their_worst_position(problem, tmp_path) -
         for row in [*result["test"]["gates"], *result["test"].get("modes", {}).get("incremental", [])]:
             row["early_stopping_at"]["0.01"] = draw.random()
 
-    methods = [*positions(PAPERS[problem]), everywhere(PAPERS[problem])]
-    made_up.write(tmp_path, [Run(problem, method, seed) for method in methods for seed in (0, 1, 2)], shuffle)
-    a, b = PAPERS[problem].trade_off
-    eight = read(tmp_path, problem, f"GC-a{a:g}-b{b:g}-1.2.3.4.5.6.7.8")
+    methods = [*positions(PAPER_WEIGHTS[task]), gate_every_block(PAPER_WEIGHTS[task])]
+    fake_results.write(tmp_path, [Run(task, method, seed) for method in methods for seed in (0, 1, 2)], shuffle)
+    a, b = PAPER_WEIGHTS[task].trade_off
+    eight = read(tmp_path, task, f"GC-a{a:g}-b{b:g}-1.2.3.4.5.6.7.8")
     independent, single = [], []
     for k in range(8):
-        one = read(tmp_path, problem, f"GC-a{a:g}-b{b:g}-{k + 1}")
+        one = read(tmp_path, task, f"GC-a{a:g}-b{b:g}-{k + 1}")
         together = [r["test"]["modes"]["incremental"][k]["early_stopping_at"]["0.01"] for r in eight]
         alone = [r["test"]["gates"][k]["early_stopping_at"]["0.01"] for r in eight]
         only = [r["test"]["gates"][0]["early_stopping_at"]["0.01"] for r in one]
@@ -129,14 +137,14 @@ def test_several_gates_are_compared_at_their_worst_position(problem, tmp_path) -
     assert np.argmin(independent) > 0 < np.argmin(single)
     several = "several gates at 1 % of positives lost: incremental minus"
     found = claims(tmp_path, "lite")
-    assert value(found, problem, f"{several} independent") == pytest.approx(min(independent), abs=1e-8)
-    assert value(found, problem, f"{several} one gate only") == pytest.approx(min(single), abs=1e-8)
-    assert of(found, problem, f"{several} one gate only").holds is False
+    assert value(found, task, f"{several} independent") == pytest.approx(min(independent), abs=1e-8)
+    assert value(found, task, f"{several} one gate only") == pytest.approx(min(single), abs=1e-8)
+    assert of(found, task, f"{several} one gate only").holds is False
 
 
 def test_every_problem_has_its_claims_and_all_are_plain_json(folder) -> None:
     found = claims(folder, "lite")
-    assert [sum(claim.data == problem for claim in found) for problem in HERE] == [13, 11, 11, 13]
+    assert [sum(claim.data == task for claim in found) for task in PUBLIC_TASKS] == [13, 11, 11, 13]
     for claim in found:
         plain = json.loads(json.dumps(claim.to_json()))
         allowance = ["positives_that_may_be_lost"] * ("of positives lost" in claim.quantity)
@@ -151,30 +159,30 @@ def test_every_problem_has_its_claims_and_all_are_plain_json(folder) -> None:
 def test_without_runs_no_claim_has_a_value(tmp_path) -> None:
     found = claims(tmp_path, "lite")
     assert len(found) == 48
-    assert {(claim.value, claim.holds, claim.seeds, claim.verdict) for claim in found} == {
+    assert {(claim.value, claim.holds, claim.seeds, claim.status) for claim in found} == {
         (None, None, (), "not run yet")
     }
 
 
 def test_differences_are_taken_between_the_seeds_that_both_have(tmp_path) -> None:
-    ours, other = GC(*PAPERS["cifar10"].trade_off), BranchyNet()
-    made_up.write(tmp_path, [Run("cifar10", ours, seed) for seed in (1, 2)])
-    made_up.write(tmp_path, [Run("cifar10", other, seed) for seed in (0, 1)])
+    ours, other = GC(*PAPER_WEIGHTS["cifar10"].trade_off), BranchyNet()
+    fake_results.write(tmp_path, [Run("cifar10", ours, seed) for seed in (1, 2)])
+    fake_results.write(tmp_path, [Run("cifar10", other, seed) for seed in (0, 1)])
     found = claims(tmp_path, "lite")
     auc = of(found, "cifar10", "best trade-off: AUC")
-    pair = [made_up.plausible(Run("cifar10", method, 1))["test"]["gates"][0]["auc"] for method in (ours, other)]
-    assert auc.seeds == (1,) and auc.holds is None and auc.verdict == "1 of 3 seeds"
+    pair = [fake_results.plausible(Run("cifar10", method, 1))["test"]["gates"][0]["auc"] for method in (ours, other)]
+    assert auc.seeds == (1,) and auc.holds is None and auc.status == "1 of 3 seeds"
     assert auc.value == pytest.approx(pair[0] - pair[1], abs=1e-8)
     assert of(found, "cifar10", "best trade-off: activation sparsity").seeds == (1, 2)
     assert of(found, "cifar10", "best trade-off: accuracy minus").value is None
 
 
 def test_a_claim_that_just_misses_is_missed_and_reads_so(tmp_path) -> None:
-    runs = [Run("wake-word", GC(*PAPERS["wake-word"].trade_off), seed) for seed in (0, 1, 2)]
+    runs = [Run("wake-word", GC(*PAPER_WEIGHTS["wake-word"].trade_off), seed) for seed in (0, 1, 2)]
     for sparsity, holds, shown in ((0.93, True, "0.9300"), (0.9299999, False, "0.9299999")):
-        made_up.write(tmp_path, runs, lambda _, result, s=sparsity: result.update(activation_sparsity=s))
+        fake_results.write(tmp_path, runs, lambda _, result, s=sparsity: result.update(activation_sparsity=s))
         claim = of(claims(tmp_path, "lite"), "wake-word", "best trade-off: activation sparsity")
-        assert (claim.holds, claim.shown) == (holds, shown)
+        assert (claim.holds, claim.value_text) == (holds, shown)
 
 
 @pytest.mark.parametrize(("accuracy", "holds"), [(0.8, True), (0.79999, False)])
@@ -185,20 +193,20 @@ def test_what_a_float_cannot_write_decides_nothing(tmp_path, accuracy, holds) ->
         for point in result["test"]["points"].values():
             point["accuracy"] = 0.803 if isinstance(run.method, Baseline) else accuracy
 
-    rows = table1(PAPERS["cifar10"])
-    made_up.write(tmp_path, [Run("cifar10", method, seed) for method in rows for seed in (0, 1, 2)], fix)
+    rows = table1(PAPER_WEIGHTS["cifar10"])
+    fake_results.write(tmp_path, [Run("cifar10", method, seed) for method in rows for seed in (0, 1, 2)], fix)
     assert of(claims(tmp_path, "lite"), "cifar10", "best trade-off: accuracy minus").holds is holds
 
 
 def test_the_weights_that_a_sweep_chose_are_followed(tmp_path) -> None:
-    chosen = replace(PAPERS["cifar10"], trade_off=(0.33, 0.44))
+    chosen = replace(PAPER_WEIGHTS["cifar10"], trade_off=(0.33, 0.44))
     run = Run("cifar10", GC(0.33, 0.44), 0)
-    made_up.write(tmp_path, [run])
+    fake_results.write(tmp_path, [run])
     start = "best trade-off: activation sparsity"
     assert of(claims(tmp_path, "lite"), "cifar10", start).value is None
     chosen.write(tmp_path, "lite", "cifar10", {})
-    assert Weights.chosen(tmp_path, "lite", "cifar10") == chosen
-    expected = made_up.plausible(run)["activation_sparsity"]
+    assert LossWeights.load(tmp_path, "lite", "cifar10") == chosen
+    expected = fake_results.plausible(run)["activation_sparsity"]
     assert of(claims(tmp_path, "lite"), "cifar10", start).value == pytest.approx(expected, abs=1e-8)
     assert counts(chosen, GRIDS["lite"])[0] == run.method
 
@@ -217,7 +225,7 @@ def test_a_profile_that_is_not_known_is_refused(tmp_path) -> None:
 def test_a_value_never_reads_as_the_other_side_of_its_reach(number, reach, sign, nudge) -> None:
     for one in (number, round(reach + nudge * 1e-9, 9), round(reach + nudge * 1e-5, 9)):
         claim = Claim("x", "data", one, sign, reach, (0,), (0,))
-        assert replace(claim, value=float(claim.shown)).holds is claim.holds
+        assert replace(claim, value=float(claim.value_text)).holds is claim.holds
         assert claim.holds is (one == reach or (one > reach) == (sign == ">="))
 
 
@@ -232,9 +240,9 @@ def test_the_published_rows_are_those_of_the_paper() -> None:
     printed = [tuple(map(float, row)) for row in rows]
     assert len(printed) == 5 * len(ROWS)
     named = ("fashion-mnist", "cifar10", "imagenet", "hey-snips", "speech-commands")
-    ours = [row for name in named for row in PUBLISHED[name]]
+    ours = [row for name in named for row in PAPER_TABLE1[name]]
     assert [row.method for row in ours] == 5 * list(ROWS)
     for row, (accuracy, std, stopping, sparsity) in zip(ours, printed, strict=True):
         assert (row.accuracy, row.accuracy_std) == (accuracy, std)
         assert (row.early_stopping, row.activation_sparsity) == pytest.approx((stopping / 100, sparsity / 100))
-    assert PUBLISHED["wake-word"] == PUBLISHED["hey-snips"]
+    assert PAPER_TABLE1["wake-word"] == PAPER_TABLE1["hey-snips"]

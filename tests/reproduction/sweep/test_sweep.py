@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from penstock.errors import DataError, StorageError, TrainingError
 from reproduction.experiments.methods import GC, Baseline, BranchyNet, C, G
-from reproduction.experiments.paper import EXPERIMENTS, PAPERS, weights_of
+from reproduction.experiments.paper_experiments import EXPERIMENTS, PAPER_WEIGHTS, task_weights
 from reproduction.experiments.tasks import TASKS
 from reproduction.sweep import sweep as room
-from reproduction.sweep.front import Trial, best_accuracy, best_trade_off, pareto
-from reproduction.sweep.sweep import Search, sweep
+from reproduction.sweep.pareto import Trial, best_accuracy, best_trade_off, pareto_front
+from reproduction.sweep.sweep import SweepConfig, sweep
 
-ONE_SEED = Search("wake-word", seeds=(0,))
+ONE_SEED = SweepConfig("wake-word", seeds=(0,))
 
 shares = st.floats(0, 1)
 trials = st.lists(st.builds(Trial, st.just(GC(0.5, 0.5)), shares, shares, shares, shares), min_size=1, max_size=12)
@@ -23,7 +23,7 @@ trials = st.lists(st.builds(Trial, st.just(GC(0.5, 0.5)), shares, shares, shares
 
 @given(trials)
 def test_the_front_is_what_nobody_beats(some) -> None:
-    front = pareto(some)
+    front = pareto_front(some)
     assert front
     for one in some:
         beaten = any(all(b >= a for a, b in zip(one.aims, o.aims, strict=True)) and o.aims != one.aims for o in some)
@@ -32,7 +32,7 @@ def test_the_front_is_what_nobody_beats(some) -> None:
 
 @given(trials)
 def test_the_most_accurate_that_fulfils_all_is_chosen(some) -> None:
-    front = pareto(some)
+    front = pareto_front(some)
     good = [t for t in front if t.early_stopping >= 0.3 and t.activation_sparsity >= 0.4]
     chosen = best_accuracy(some, early_stopping=0.3, sparsity=0.4)
     assert chosen in front
@@ -51,20 +51,20 @@ def test_where_nothing_fulfils_all_the_nearest_is_chosen() -> None:
         best_accuracy([])
 
 
-class FakeLaboratory:
+class FakeRunner:
     def __init__(self, results):
         self.results = results
-        self.performed = []
+        self.executed = []
 
     def splits(self, run):
         return None
 
-    def given(self, run):
+    def data_folder(self, run):
         return None
 
-    def perform(self, run, *, test):
+    def execute(self, run, *, test):
         assert not test, "a sweep must not see test data"
-        self.performed.append(run)
+        self.executed.append(run)
         if isinstance(run.method, Baseline):
             return {"validation": {"accuracy_open": 0.9 + run.seed / 100}}
         point = {"accuracy": 1 - run.method.beta / 4 + run.seed / 100, "early_stopping": run.method.alpha}
@@ -80,42 +80,44 @@ pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of what is experim
 
 @pytest.mark.parametrize("storage", ["{}/sweep.log", "sqlite:///{}/sweep.db"])
 def test_a_study_goes_on_in_its_storage(tmp_path, storage) -> None:
-    where, runner, seen = storage.format(tmp_path), FakeLaboratory(tmp_path), []
-    first = sweep(runner, ONE_SEED, trials=3, storage=where, first=[(0.3, 0.7)], seen=lambda *one: seen.append(one))
+    where, runner, seen = storage.format(tmp_path), FakeRunner(tmp_path), []
+    first = sweep(
+        runner, ONE_SEED, trials=3, storage=where, initial=[(0.3, 0.7)], on_trial=lambda *one: seen.append(one)
+    )
     assert seen == [(trial, i + 1) for i, trial in enumerate(first)] and first[0].method == GC(0.3, 0.7)
-    more = sweep(runner, ONE_SEED, trials=5, storage=where, first=[(0.3, 0.7)])
+    more = sweep(runner, ONE_SEED, trials=5, storage=where, initial=[(0.3, 0.7)])
     assert more[:3] == first and len(more) == 5
-    assert sweep(runner, ONE_SEED, trials=5, storage=where) == more and len(runner.performed) == 5
+    assert sweep(runner, ONE_SEED, trials=5, storage=where) == more and len(runner.executed) == 5
     assert all(trial.accuracy == 1 - trial.method.beta / 4 for trial in more)
     assert all(trial.stopping_at_loss == pytest.approx((1 + 2 * trial.method.alpha) / 3) for trial in more)
-    several = Search("wake-word", space=room.Space(places=True, most_layers=3), seeds=(0,))
+    several = SweepConfig("wake-word", space=room.SearchSpace(positions=True, max_layers=3), seeds=(0,))
     layers = sweep(runner, several, trials=4, storage=where)
     assert len(layers) == 4 and all(1 <= len(trial.method.blocks) <= 3 for trial in layers)
 
 
 def test_the_choice_is_what_an_experiment_uses(tmp_path) -> None:
     trials = [Trial(GC(0.2, 0.3), 0.95, 0.9, 0.5, 0.5), Trial(GC(0.4, 0.9), 0.92, 0.9, 0.6, 0.95)]
-    room.choose(FakeLaboratory(tmp_path), Search("cifar10"), trials)
+    room.select_weights(FakeRunner(tmp_path), SweepConfig("cifar10"), trials)
     table = EXPERIMENTS["table1"].runs("lite", ["cifar10"], results=tmp_path)
     methods = [run.method for run in table if run.seed == 0]
     assert methods == [Baseline(), BranchyNet(), G(0.4), C(0.9), GC(0.4, 0.9), GC(0.2, 0.3)]
-    assert weights_of(tmp_path, "lite", "fashion-mnist") == PAPERS["fashion-mnist"]
+    assert task_weights(tmp_path, "lite", "fashion-mnist") == PAPER_WEIGHTS["fashion-mnist"]
     (tmp_path / "lite" / "cifar10" / "chosen.json").write_text('{"weights": {"gate": 0.5}}')
     with pytest.raises(
         DataError, match=r"chosen.json is not the choice of a sweep \(KeyError\('trade_off'\)\): delete"
     ):
-        weights_of(tmp_path, "lite", "cifar10")
+        task_weights(tmp_path, "lite", "cifar10")
 
 
 def test_the_trade_off_must_be_as_accurate_by_a_margin(tmp_path) -> None:
     floor = 0.91 - 0.001 + 0.01 / 3**0.5  # the mean of 0.90, 0.91 and 0.92, the slack, and the mean's standard error
     luckier = Trial(GC(0.6, 0.9), floor - 1e-6, 0.9, 0.8, 0.95)
     trials = [luckier, Trial(GC(0.4, 0.9), floor + 1e-6, 0.9, 0.6, 0.95)]
-    written = room.choose(FakeLaboratory(tmp_path), Search("cifar10"), trials)
+    written = room.select_weights(FakeRunner(tmp_path), SweepConfig("cifar10"), trials)
     choice = json.loads(written.read_text())
     assert choice["weights"]["trade_off"] == [0.4, 0.9]
     assert choice["rules"]["trade_off"]["at_least"]["accuracy"] == pytest.approx(floor)
-    alone = room.choose(FakeLaboratory(tmp_path), Search("cifar10", seeds=(1,)), trials)
+    alone = room.select_weights(FakeRunner(tmp_path), SweepConfig("cifar10", seeds=(1,)), trials)
     assert json.loads(alone.read_text())["rules"]["trade_off"]["at_least"]["accuracy"] == pytest.approx(0.909)
 
 
@@ -126,7 +128,7 @@ def test_a_trial_reads_well() -> None:
 
 def test_a_storage_that_is_none_is_refused() -> None:
     with pytest.raises(DataError, match=r"storage 'sweep' is not understood: give a file that ends in .log, or"):
-        sweep(FakeLaboratory(None), ONE_SEED, trials=1, storage="sweep")
+        sweep(FakeRunner(None), ONE_SEED, trials=1, storage="sweep")
 
 
 @pytest.mark.parametrize("storage", ["{}/no/folder/sweep.log", "sqlite:///{}/no/folder/s.db", "{}/damaged.log"])
@@ -134,63 +136,63 @@ def test_a_storage_that_cannot_be_opened_is_said(tmp_path, storage) -> None:
     (tmp_path / "damaged.log").write_text("{\n")
     where = storage.format(tmp_path)
     with pytest.raises(StorageError, match=rf"the study could not be opened in {where}: .*Give a file or a database"):
-        sweep(FakeLaboratory(tmp_path), ONE_SEED, trials=1, storage=where)
+        sweep(FakeRunner(tmp_path), ONE_SEED, trials=1, storage=where)
 
 
 def test_a_setting_that_two_processes_began_with_counts_once(tmp_path) -> None:
-    runner, where, inside = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log", []
+    runner, where, inside = FakeRunner(tmp_path), f"{tmp_path}/sweep.log", []
 
     def join(trial, done) -> None:
         if not inside:  # another process, while the first trial is still running
             inside.append(1)
-            sweep(runner, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])
+            sweep(runner, ONE_SEED, trials=1, storage=where, initial=[(0.3, 0.7)])
 
-    found = sweep(runner, ONE_SEED, trials=2, storage=where, first=[(0.3, 0.7)], seen=join)
+    found = sweep(runner, ONE_SEED, trials=2, storage=where, initial=[(0.3, 0.7)], on_trial=join)
     assert [trial.method for trial in found] == [GC(0.3, 0.7)]
 
 
 def test_a_trial_that_diverges_is_left_out(tmp_path, monkeypatch) -> None:
-    runner = FakeLaboratory(tmp_path)
-    perform = runner.perform
+    runner = FakeRunner(tmp_path)
+    execute = runner.execute
 
     def diverge(run, *, test):
         if run.method == GC(0.3, 0.7):
             raise TrainingError("the loss is nan")
-        return perform(run, test=test)
+        return execute(run, test=test)
 
-    monkeypatch.setattr(runner, "perform", diverge)
-    found = sweep(runner, ONE_SEED, trials=2, storage=f"{tmp_path}/sweep.log", first=[(0.3, 0.7)])
+    monkeypatch.setattr(runner, "execute", diverge)
+    found = sweep(runner, ONE_SEED, trials=2, storage=f"{tmp_path}/sweep.log", initial=[(0.3, 0.7)])
     assert len(found) == 2 and GC(0.3, 0.7) not in [trial.method for trial in found]
 
 
 def test_what_comes_first_is_tried_again_where_its_process_died(tmp_path, monkeypatch) -> None:
-    runner, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
+    runner, where = FakeRunner(tmp_path), f"{tmp_path}/sweep.log"
     monkeypatch.setattr(room, "_try", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))  # as a kill: no trace of it
     with pytest.raises(KeyboardInterrupt):
-        sweep(runner, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])
+        sweep(runner, ONE_SEED, trials=1, storage=where, initial=[(0.3, 0.7)])
     monkeypatch.undo()
-    assert sweep(runner, ONE_SEED, trials=1, storage=where, first=[(0.3, 0.7)])[0].method == GC(0.3, 0.7)
+    assert sweep(runner, ONE_SEED, trials=1, storage=where, initial=[(0.3, 0.7)])[0].method == GC(0.3, 0.7)
 
 
 @pytest.mark.parametrize("outside", [(0.9, 0.5), (0.5, 3.0), (0.5, 0.0)])
 def test_what_comes_first_lies_within_what_is_swept(tmp_path, outside) -> None:
     with pytest.raises(DataError, match=r"lies outside what is swept: α from 0.05 to 0.8, β from 0.02 to 2"):
-        sweep(FakeLaboratory(tmp_path), ONE_SEED, trials=1, storage=f"{tmp_path}/sweep.log", first=[outside])
+        sweep(FakeRunner(tmp_path), ONE_SEED, trials=1, storage=f"{tmp_path}/sweep.log", initial=[outside])
     assert not list(tmp_path.iterdir())
 
 
 def test_a_trial_is_the_mean_of_all_seeds(tmp_path) -> None:
-    runner = FakeLaboratory(tmp_path)
-    (trial,) = sweep(runner, Search("wake-word"), trials=1, storage=f"{tmp_path}/sweep.log", first=[(0.3, 0.4)])
-    assert [run.seed for run in runner.performed] == [0, 1, 2]
+    runner = FakeRunner(tmp_path)
+    (trial,) = sweep(runner, SweepConfig("wake-word"), trials=1, storage=f"{tmp_path}/sweep.log", initial=[(0.3, 0.4)])
+    assert [run.seed for run in runner.executed] == [0, 1, 2]
     assert trial.accuracy == pytest.approx(0.9 + 0.01)
 
 
 def test_a_study_of_another_budget_begins_anew(tmp_path, monkeypatch) -> None:
-    runner, where = FakeLaboratory(tmp_path), f"{tmp_path}/sweep.log"
+    runner, where = FakeRunner(tmp_path), f"{tmp_path}/sweep.log"
     sweep(runner, ONE_SEED, trials=2, storage=where)
-    problem = TASKS["wake-word"]
-    monkeypatch.setitem(TASKS, "wake-word", replace(problem, lite=replace(problem.lite, epochs=3)))
+    task = TASKS["wake-word"]
+    monkeypatch.setitem(TASKS, "wake-word", replace(task, lite=replace(task.lite, epochs=3)))
     assert len(sweep(runner, ONE_SEED, trials=1, storage=where)) == 1
 
 
@@ -199,4 +201,4 @@ def test_a_space_has_only_places_that_there_are(space) -> None:
     with pytest.raises(
         DataError, match=r"most_layers = \d is not possible: 1 at the one place at 40 %, and up to 8 with"
     ):
-        room.Space(*space)
+        room.SearchSpace(*space)

@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from penstock.evaluation.plots import NEGATIVE, NEUTRAL, POSITIVE
-from reproduction.page.figures import STYLES, Quantity, accuracy, in_percent, legend_below, line
-from reproduction.results.claims import COMPARED
-from reproduction.results.finished import BySeed
-from reproduction.results.published import BASELINE
-from reproduction.results.summary import Spread
+from reproduction.page.dataset_figures import STYLES, Quantity, accuracy, in_percent, legend_below, line
+from reproduction.results.claims import COMPARED_LOSS
+from reproduction.results.finished_runs import BySeed
+from reproduction.results.paper_table1 import BASELINE
+from reproduction.results.summary import MeanStd
 
 SIZE = (8.2, 3.5)
 NETWORK = ("#2a8f5b", "s")
@@ -125,7 +125,7 @@ def gate_auc(result: dict[str, Any]) -> float:
 
 def gate_stopping(result: dict[str, Any]) -> float:
     """Return its early stopping at 1 % of positives lost."""
-    return float(_gate(result)["early_stopping_at"][COMPARED])
+    return float(_gate(result)["early_stopping_at"][COMPARED_LOSS])
 
 
 def _gate(result: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _pair() -> tuple[Figure, Axes, Axes]:
 def _level(axes: Axes, results: BySeed, quantity: Quantity, label: str | None, colour: str = "#333333") -> None:
     """Draw a mean over seeds as a line across, with a band of one standard deviation."""
     if results:
-        level = Spread.of([quantity(result) for result in results.values()])
+        level = MeanStd.of([quantity(result) for result in results.values()])
         axes.axhline(level.mean, color=colour, linestyle="--", linewidth=1.2, label=label)
         axes.axhspan(level.mean - level.std, level.mean + level.std, color=colour, alpha=0.1, linewidth=0)
 

@@ -14,10 +14,10 @@ import torch
 
 from penstock.datasets.splits import Labelled, Splits
 from penstock.models import resnet8_1d
-from reproduction.experiments import tasks as problems
-from reproduction.experiments.measure import LOST
+from reproduction.experiments import tasks
+from reproduction.experiments.measure import LOSS_LEVELS
 from reproduction.experiments.methods import GC, C, G, GateInput, Method, TwoStage
-from reproduction.experiments.paper import EXPERIMENTS
+from reproduction.experiments.paper_experiments import EXPERIMENTS
 from reproduction.experiments.runner import compute
 from reproduction.experiments.runs import Run, describe
 
@@ -54,7 +54,7 @@ def plausible(run: Run) -> dict:
     result["seconds"] = round(60 + 30 * draw.random(), 1)
     blocks = getattr(run.method, "blocks", (4,))
     beta = getattr(run.method, "beta", None) or 0.0
-    accuracy = LEVEL[run.problem]
+    accuracy = LEVEL[run.task]
     accuracy += 0.008 * bool(result["layers"]) - 0.002 * len(blocks) - 0.006 * beta + 0.003 * draw.standard_normal()
     for i, layer in enumerate(result["layers"]):
         if "phi_histogram" in layer:
@@ -91,7 +91,7 @@ def _measured(part: dict, run: Run, blocks: tuple[int, ...], accuracy: float, dr
         _bend(gate, sharp)
         if "modes" in part:
             together = _sharpness(run, block) + 0.25 * (i > 0) + 0.05 * i
-            stops = {f"{lost:g}": _stopped(together, lost) for lost in LOST}
+            stops = {f"{lost:g}": _stopped(together, lost) for lost in LOSS_LEVELS}
             part["modes"]["incremental"][i]["early_stopping_at"] = stops if i else dict(gate["early_stopping_at"])
 
 
@@ -99,12 +99,12 @@ def _sharpness(run: Run, block: int) -> float:
     better = {"BranchyNet": -0.25, "TwoStage": -0.5}.get(type(run.method).__name__, 0.0)
     if isinstance(run.method, GateInput):
         block = run.method.block
-    return SHARPNESS[run.problem] + better + 0.15 * (block - 4) + 0.3 * getattr(run.method, "alpha", 0.5)
+    return SHARPNESS[run.task] + better + 0.15 * (block - 4) + 0.3 * getattr(run.method, "alpha", 0.5)
 
 
 def _bend(gate: dict, sharp: float) -> None:
     gate["auc"] = NORMAL.cdf(sharp / 2**0.5)
-    gate["early_stopping_at"] = {f"{lost:g}": _stopped(sharp, lost) for lost in LOST}
+    gate["early_stopping_at"] = {f"{lost:g}": _stopped(sharp, lost) for lost in LOSS_LEVELS}
     gate["roc"]["positives_passed"] = [
         NORMAL.cdf(NORMAL.inv_cdf(min(max(x, 1e-9), 1 - 1e-9)) + sharp) for x in gate["roc"]["negatives_passed"]
     ]
@@ -142,10 +142,10 @@ def _template(method: Method) -> dict:
 @cache
 def tiny(method: Method) -> dict:
     """Return the result of a run that takes no time: noise, or one of two tones in it."""
-    budget = replace(problems.TASKS["wake-word"].lite, width=2, epochs=1, batch_size=64)
+    budget = replace(tasks.TASKS["wake-word"].lite, width=2, epochs=1, batch_size=64)
     data = Splits(_tones(128, 0), _tones(120, 1), ("background", "low", "high"), _tones(120, 2))
-    problem = problems.Task("tones", "tones", "ResNet", lambda *_: data, resnet8_1d, budget, budget)
-    with patch.dict(problems.TASKS, tones=problem):
+    task = tasks.Task("tones", "tones", "ResNet", lambda *_: data, resnet8_1d, budget, budget)
+    with patch.dict(tasks.TASKS, tones=task):
         return compute(Run("tones", method, 0), data)
 
 

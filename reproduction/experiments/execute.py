@@ -21,11 +21,11 @@ PATIENCE_S = 5.0
 """Between two looks at runs that another process computes."""
 
 
-def reproduce(
+def execute_runs(
     runner: Runner,
     runs: Sequence[Run],
     *,
-    talk: bool = True,
+    progress: bool = True,
     test: bool = True,
     wait: Callable[[float], None] = time.sleep,
 ) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def reproduce(
     the end until all are there.
 
     Args:
-        talk: show progress and the time left.
+        progress: show progress and the time left.
         test: measure on test data too; a sweep does not.
         wait: for other processes.
 
@@ -46,10 +46,10 @@ def reproduce(
     results: dict[Run, dict[str, Any]] = {}
     failed: dict[Run, TrainingError] = {}
     clock = Clock()
-    with _bar(talk) as bar:
+    with _bar(progress) as bar:
         task = bar.add_task("", total=len(unique), now="", left="")
         for first in _to_look_for(runner, unique, test):
-            bar.update(task, now=f"looking for the data of {first.problem}")
+            bar.update(task, now=f"looking for the data of {first.task}")
             runner.splits(first)  # better now than after hours
         while missing := [run for run in unique if run not in results and run not in failed]:
             before = len(results) + len(failed)
@@ -58,7 +58,7 @@ def reproduce(
                 began = time.perf_counter()
                 fresh = run.result(runner.results, tested=test) is None
                 try:
-                    result = runner.perform(run, test=test)
+                    result = runner.execute(run, test=test)
                 except TrainingError as error:  # the others are not to wait for it
                     failed[run] = error
                     continue
@@ -88,10 +88,10 @@ class Clock:
 
     def note(self, run: Run, seconds: float) -> None:
         """Remember a run."""
-        self.seconds[run.problem].append(seconds)
+        self.seconds[run.task].append(seconds)
 
     def left(self, runs: Sequence[Run]) -> str:
-        """Return the time that these runs will take, from the runs of their own problem or else of all.
+        """Return the time that these runs will take, from the runs of their own task or else of all.
 
         >>> clock = Clock(); clock.left([])
         ''
@@ -99,22 +99,22 @@ class Clock:
         known = [second for taken in self.seconds.values() for second in taken]
         if not known or not runs:
             return ""
-        expected = sum(mean(self.seconds.get(run.problem) or known) for run in runs)
+        expected = sum(mean(self.seconds.get(run.task) or known) for run in runs)
         hours, minutes = divmod(round(expected / 60), 60)
         return f"about {hours} h {minutes:02d} min left" if hours else f"about {max(1, minutes)} min left"
 
 
 def _to_look_for(runner: Runner, runs: Sequence[Run], test: bool) -> list[Run]:
-    """Return one run of each problem whose data is needed, or was given: a wrong folder is to be noticed."""
-    needed = [run for run in runs if runner.given(run) or run.result(runner.results, tested=test) is None]
-    return list({run.problem: run for run in reversed(needed)}.values())
+    """Return one run of each task whose data is needed, or was given: a wrong folder is to be noticed."""
+    needed = [run for run in runs if runner.data_folder(run) or run.result(runner.results, tested=test) is None]
+    return list({run.task: run for run in reversed(needed)}.values())
 
 
 def _title(run: Run) -> str:
-    return f"{run.problem}, {method_key(run.method)}, seed {run.seed}"
+    return f"{run.task}, {method_key(run.method)}, seed {run.seed}"
 
 
-def _bar(talk: bool) -> Progress:
+def _bar(progress: bool) -> Progress:
     return Progress(
         MofNCompleteColumn(),
         BarColumn(bar_width=24),
@@ -122,6 +122,6 @@ def _bar(talk: bool) -> Progress:
         TextColumn("{task.fields[left]}"),
         TextColumn("[dim]{task.fields[now]}"),
         console=Console(stderr=True),
-        disable=not talk,
+        disable=not progress,
         transient=True,
     )

@@ -17,8 +17,8 @@ class Trial:
     """What one setting reached, on validation data: means over seeds.
 
     Attributes:
-        accuracy, early_stopping: at the operating point "accurate" (`measure.Choices`).
-        stopping_at_loss: early stopping at equal positives lost: the mean over `measure.LOST`.
+        accuracy, early_stopping: at the operating point "accurate" (`measure.OperatingPoints`).
+        stopping_at_loss: early stopping at equal positives lost: the mean over `measure.LOSS_LEVELS`.
         activation_sparsity: of all layers.
     """
 
@@ -42,7 +42,7 @@ class Trial:
         return self.accuracy, self.stopping_at_loss, self.activation_sparsity
 
 
-def pareto(trials: Sequence[Trial]) -> list[Trial]:
+def pareto_front(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials that no other beats in one aim and equals in the rest."""
     return [
         one
@@ -76,7 +76,7 @@ def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float 
 
 def _best(trials: Sequence[Trial], aim: Callable[[Trial], float], short: Callable[[Trial], tuple[float, ...]]) -> Trial:
     """Return the best of what falls short in nothing; where all do, the point that misses by least."""
-    front = pareto(trials)
+    front = pareto_front(trials)
     if not front:
         raise DataError("the study has no finished trial yet: let it run, then choose.")
     return min(front, key=lambda trial: (sum(max(0.0, missing) for missing in short(trial)), -aim(trial)))

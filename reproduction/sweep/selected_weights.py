@@ -1,6 +1,6 @@
-"""The weights α and β of a problem: what the rows of table 1 are made with, and what a sweep leaves for them.
+"""The weights α and β of a task: what the rows of table 1 are made with, and what a sweep leaves for them.
 
-A sweep writes its choice beside the results, as ``<profile>/<problem>/chosen.json``, with all it was chosen from.
+A sweep writes its choice beside the results, as ``<profile>/<task>/chosen.json``, with all it was chosen from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Weights:
+class LossWeights:
     """α and β of the rows of table 1.
 
     Attributes:
@@ -34,26 +34,26 @@ class Weights:
     accuracy: tuple[float, float]
 
     @classmethod
-    def chosen(cls, results: Path, profile: str, problem: str) -> Weights | None:
+    def load(cls, results: Path, profile: str, task: str) -> LossWeights | None:
         """Return what a sweep chose, or None where there was none."""
-        return _read(_file(results, profile, problem), cls._of)
+        return _read(_file(results, profile, task), cls._from_json)
 
     @classmethod
-    def _of(cls, choice: dict[str, Any]) -> Weights:
+    def _from_json(cls, choice: dict[str, Any]) -> LossWeights:
         plain = choice["weights"]
         pairs = {name: tuple(plain[name]) for name in ("trade_off", "accuracy")}
         return cls(plain["gate"], plain["compression"], **pairs)  # type: ignore[arg-type]
 
-    def write(self, results: Path, profile: str, problem: str, evidence: dict[str, Any]) -> Path:
+    def write(self, results: Path, profile: str, task: str, evidence: dict[str, Any]) -> Path:
         """Write the choice, with what it was chosen from."""
-        file = _file(results, profile, problem)
+        file = _file(results, profile, task)
         write_atomically(file, (json.dumps({"weights": asdict(self), **evidence}, indent=1) + "\n").encode())
         return file
 
 
-def trials_of(results: Path, profile: str, problem: str) -> list[dict[str, Any]]:
+def read_trials(results: Path, profile: str, task: str) -> list[dict[str, Any]]:
     """Return the settings that a sweep chose from, and what they reached on validation data; none without a sweep."""
-    return _read(_file(results, profile, problem), lambda choice: list(choice["trials"])) or []
+    return _read(_file(results, profile, task), lambda choice: list(choice["trials"])) or []
 
 
 def _read(file: Path, part: Callable[[dict[str, Any]], T]) -> T | None:
@@ -68,5 +68,5 @@ def _read(file: Path, part: Callable[[dict[str, Any]], T]) -> T | None:
         ) from error
 
 
-def _file(results: Path, profile: str, problem: str) -> Path:
-    return results / profile / problem / "chosen.json"
+def _file(results: Path, profile: str, task: str) -> Path:
+    return results / profile / task / "chosen.json"

@@ -1,7 +1,7 @@
 """The paper's table 1, as it is printed: what our own rows stand beside.
 
 Its "Keyword Spotting" is Hey Snips, whose recordings need a form. They stand beside our wake word too, which is
-another data set (`ANOTHER`).
+another data set (`MEASURED_ON_OTHER_DATA`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BASELINE, BRANCHYNET, GATE, COMPRESSION, TRADE_OFF, ACCURACY = ROWS
 
 
 @dataclass(frozen=True)
-class Published:
+class PaperRow:
     """One row of the paper's table; shares in [0, 1].
 
     Attributes:
@@ -32,8 +32,8 @@ class Published:
     activation_sparsity: float
 
 
-def _rows(*values: tuple[float, float, float, float]) -> tuple[Published, ...]:
-    return tuple(Published(method, *row) for method, row in zip(ROWS, values, strict=True))
+def _rows(*values: tuple[float, float, float, float]) -> tuple[PaperRow, ...]:
+    return tuple(PaperRow(method, *row) for method, row in zip(ROWS, values, strict=True))
 
 
 _KEYWORD_SPOTTING = _rows(
@@ -45,7 +45,7 @@ _KEYWORD_SPOTTING = _rows(
     (0.99018, 0.00164, 0.8372, 0.9146),
 )
 
-PUBLISHED: dict[str, tuple[Published, ...]] = {
+PAPER_TABLE1: dict[str, tuple[PaperRow, ...]] = {
     "fashion-mnist": _rows(
         (0.97183, 0.00145, 0.0, 0.0),
         (0.98051, 0.00623, 0.8703, 0.0),
@@ -82,5 +82,5 @@ PUBLISHED: dict[str, tuple[Published, ...]] = {
     "hey-snips": _KEYWORD_SPOTTING,
 }
 
-ANOTHER: dict[str, str] = {"wake-word": "Hey Snips"}
+MEASURED_ON_OTHER_DATA: dict[str, str] = {"wake-word": "Hey Snips"}
 """Problems whose rows the paper measured on another data set, and which."""

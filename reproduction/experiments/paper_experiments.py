@@ -1,7 +1,7 @@
 """All of the paper's results as lists of runs.
 
 Several results share runs (the single gate at 40 % of table 1 is a point of the figure of positions); a run is
-computed once. The paper's α and β stand in until a sweep on validation data has chosen others (`sweep.choose`): the
+computed once. The paper's α and β stand in until a sweep on validation data has chosen others (`sweep.select_weights`): the
 scale of its transmission cost is not known.
 """
 
@@ -16,26 +16,26 @@ from penstock.models.eight_blocks import DEPTH
 from reproduction.experiments.methods import GC, Baseline, BranchyNet, C, Dropout, G, GateInput, Method, TwoStage
 from reproduction.experiments.runs import Run
 from reproduction.experiments.tasks import TASKS, Budget
-from reproduction.sweep.chosen import Weights
+from reproduction.sweep.selected_weights import LossWeights
 
-HERE = ("fashion-mnist", "cifar10", "speech-commands", "wake-word")
-"""The problems whose data anybody can have; the paper's others need an account or a form."""
+PUBLIC_TASKS = ("fashion-mnist", "cifar10", "speech-commands", "wake-word")
+"""The tasks whose data anybody can have; the paper's others need an account or a form."""
 
 
-PAPERS = {
-    "fashion-mnist": Weights(0.50, 0.55, (0.50, 0.55), (0.05, 0.10)),
-    "cifar10": Weights(0.55, 0.05, (0.70, 0.80), (0.60, 0.15)),
-    "imagenet": Weights(0.25, 0.35, (0.35, 0.15), (0.45, 0.05)),
-    "wake-word": Weights(0.45, 0.20, (0.45, 0.20), (0.30, 0.10)),
-    "hey-snips": Weights(0.45, 0.20, (0.45, 0.20), (0.30, 0.10)),
-    "speech-commands": Weights(0.05, 0.35, (0.05, 0.35), (0.25, 0.10)),
+PAPER_WEIGHTS = {
+    "fashion-mnist": LossWeights(0.50, 0.55, (0.50, 0.55), (0.05, 0.10)),
+    "cifar10": LossWeights(0.55, 0.05, (0.70, 0.80), (0.60, 0.15)),
+    "imagenet": LossWeights(0.25, 0.35, (0.35, 0.15), (0.45, 0.05)),
+    "wake-word": LossWeights(0.45, 0.20, (0.45, 0.20), (0.30, 0.10)),
+    "hey-snips": LossWeights(0.45, 0.20, (0.45, 0.20), (0.30, 0.10)),
+    "speech-commands": LossWeights(0.05, 0.35, (0.05, 0.35), (0.25, 0.10)),
 }
 """The paper's own α and β."""
 
 
-def weights_of(results: Path, profile: str, problem: str) -> Weights:
+def task_weights(results: Path, profile: str, task: str) -> LossWeights:
     """Return the α and β that a sweep chose on validation data, or the paper's own where there was none."""
-    return Weights.chosen(results, profile, problem) or PAPERS[problem]
+    return LossWeights.load(results, profile, task) or PAPER_WEIGHTS[task]
 
 
 @dataclass(frozen=True)
@@ -45,38 +45,38 @@ class Experiment:
     Attributes:
         name: as `python -m reproduction run` takes it.
         title: what it shows.
-        problems: what it is run on.
+        tasks: what it is run on.
     """
 
     name: str
     title: str
-    problems: tuple[str, ...]
+    tasks: tuple[str, ...]
 
-    def methods(self, weights: Weights, profile: str, problem: str) -> list[Method]:
+    def methods(self, weights: LossWeights, profile: str, task: str) -> list[Method]:
         """Return what is compared, given α and β."""
-        return _METHODS[self.name](weights, GRIDS[profile], TASKS[problem].budget(profile))
+        return _METHODS[self.name](weights, GRIDS[profile], TASKS[task].budget(profile))
 
-    def runs(self, profile: str, problems: Sequence[str] | None = None, *, results: Path) -> list[Run]:
+    def runs(self, profile: str, tasks: Sequence[str] | None = None, *, results: Path) -> list[Run]:
         """Return its runs: seed by seed, so that a broken experiment has whole comparisons of fewer seeds.
 
         Args:
-            problems: instead of its own.
+            tasks: instead of its own.
             results: the folder where sweeps leave the α and β that they chose.
         """
-        chosen = self.problems if problems is None else tuple(problems)
+        chosen = self.tasks if tasks is None else tuple(tasks)
         unknown = sorted(set(chosen) - set(TASKS))
         if unknown:
-            raise DataError(f"there is no problem {', '.join(unknown)}; known are {', '.join(TASKS)}.")
-        budgets = {problem: TASKS[problem].budget(profile) for problem in chosen}
+            raise DataError(f"there is no task {', '.join(unknown)}; known are {', '.join(TASKS)}.")
+        budgets = {task: TASKS[task].budget(profile) for task in chosen}
         return [
-            Run(problem, method, seed, profile)
-            for problem, budget in budgets.items()
+            Run(task, method, seed, profile)
+            for task, budget in budgets.items()
             for seed in budget.seeds
-            for method in self.methods(weights_of(results, profile, problem), profile, problem)
+            for method in self.methods(task_weights(results, profile, task), profile, task)
         ]
 
 
-def table1(weights: Weights) -> list[Method]:
+def table1(weights: LossWeights) -> list[Method]:
     """Return the six methods of table 1."""
     return [
         Baseline(),
@@ -88,17 +88,17 @@ def table1(weights: Weights) -> list[Method]:
     ]
 
 
-def positions(weights: Weights) -> list[Method]:
+def positions(weights: LossWeights) -> list[Method]:
     """Return a single layer behind each of the eight blocks."""
     return [GC(*weights.trade_off, blocks=(block,)) for block in range(1, DEPTH + 1)]
 
 
-def counts(weights: Weights, grid: Grid) -> list[Method]:
+def counts(weights: LossWeights, grid: Grid) -> list[Method]:
     """Return one to eight layers, spread evenly."""
     return [GC(*weights.trade_off, blocks=spread(count)) for count in grid.counts]
 
 
-def everywhere(weights: Weights) -> Method:
+def gate_every_block(weights: LossWeights) -> Method:
     """Return a network with a layer behind each of the eight blocks."""
     return GC(*weights.trade_off, blocks=spread(DEPTH))
 
@@ -156,11 +156,11 @@ def turns(epochs: int) -> list[int]:
     return [length for length in (1, 6, 10, 50, 100) if epochs % (2 * length) == 0]
 
 
-_METHODS: dict[str, Callable[[Weights, Grid, Budget], list[Method]]] = {
+_METHODS: dict[str, Callable[[LossWeights, Grid, Budget], list[Method]]] = {
     "table1": lambda weights, grid, budget: table1(weights),
     "figure-position": lambda weights, grid, budget: positions(weights),
     "figure-count": lambda weights, grid, budget: counts(weights, grid),
-    "figure-modes": lambda weights, grid, budget: [*positions(weights), everywhere(weights)],
+    "figure-modes": lambda weights, grid, budget: [*positions(weights), gate_every_block(weights)],
     "figure-alpha": lambda weights, grid, budget: [Baseline(), *(G(alpha) for alpha in grid.alphas)],
     "figure-beta": lambda weights, grid, budget: [Baseline(), *(GC(0.5, beta) for beta in grid.betas)],
     "figure-weights": lambda weights, grid, budget: [GC(*weights.trade_off)],
@@ -179,10 +179,10 @@ _METHODS: dict[str, Callable[[Weights, Grid, Budget], list[Method]]] = {
 }
 
 EXPERIMENTS: dict[str, Experiment] = {
-    name: Experiment(name, title, problems)
-    for name, title, problems in (
-        ("table1", "six methods on each data set", HERE),
-        ("figure-position", "early stopping and sparsity against the position of one layer", HERE),
+    name: Experiment(name, title, tasks)
+    for name, title, tasks in (
+        ("table1", "six methods on each data set", PUBLIC_TASKS),
+        ("figure-position", "early stopping and sparsity against the position of one layer", PUBLIC_TASKS),
         ("figure-count", "accuracy against the number of layers", ("fashion-mnist", "wake-word")),
         ("figure-modes", "independent, incremental and one gate only", ("fashion-mnist", "wake-word")),
         ("figure-alpha", "the effect of α on network and gate", ("cifar10",)),
@@ -191,6 +191,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         ("figure-gate-input", "the effect of the gate's input", ("cifar10",)),
         ("figure-two-stages", "training in two stages", ("cifar10",)),
         ("figure-dropout", "a control: the network as it is, with dropout in the layer's place", ("cifar10",)),
-        ("figure-roc", "the gates' curves against BranchyNet's", HERE),
+        ("figure-roc", "the gates' curves against BranchyNet's", PUBLIC_TASKS),
     )
 }

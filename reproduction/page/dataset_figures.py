@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from penstock.evaluation.plots import NEGATIVE, NEUTRAL, POSITIVE
-from reproduction.results.claims import COMPARED, incremental, stopping_at
-from reproduction.results.finished import BySeed
-from reproduction.results.published import ACCURACY, BASELINE, BRANCHYNET, TRADE_OFF, Published
-from reproduction.results.summary import Spread, at_point
+from reproduction.results.claims import COMPARED_LOSS, incremental, stopping_at
+from reproduction.results.finished_runs import BySeed
+from reproduction.results.paper_table1 import ACCURACY, BASELINE, BRANCHYNET, TRADE_OFF, PaperRow
+from reproduction.results.summary import MeanStd, at_operating_point
 
 Quantity: TypeAlias = Callable[[dict[str, Any]], float]
 
@@ -43,7 +43,7 @@ FROM = 0.01
 
 
 def overall_figure(
-    groups: Mapping[str, Mapping[str, BySeed]], published: Mapping[str, Sequence[Published]] | None = None
+    groups: Mapping[str, Mapping[str, BySeed]], published: Mapping[str, Sequence[PaperRow]] | None = None
 ) -> Figure:
     """Draw accuracy against early stopping, a panel a data set.
 
@@ -81,7 +81,7 @@ def roc_figure(groups: Mapping[str, Mapping[str, BySeed]]) -> Figure:
             x = np.array(curves[0]["roc"]["negatives_passed"])
             ys = np.array([curve["roc"]["positives_passed"] for curve in curves])
             axes.plot(x, ys.T, color=STYLES[name][0], linewidth=0.6, alpha=0.5)
-            auc = Spread.of([curve["auc"] for curve in curves]).mean
+            auc = MeanStd.of([curve["auc"] for curve in curves]).mean
             axes.plot(x, ys.mean(0), color=STYLES[name][0], linewidth=1.8, label=f"AUC {auc:.4f}")
         _corner(axes)
         axes.set(title=title, xlabel="negatives that pass", ylabel="positives that pass")
@@ -96,7 +96,7 @@ def position_figure(lines: Mapping[str, Mapping[int, BySeed]]) -> Figure:
     figure = Figure(figsize=(11.4, 3.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     for (title, places), style in zip(lines.items(), LINES, strict=False):
-        line(left, _at_depth(places), lambda result: stopping_at(result, COMPARED), style, title)
+        line(left, _at_depth(places), lambda result: stopping_at(result, COMPARED_LOSS), style, title)
         line(middle, _at_depth(places), stopped, style, title)
         line(right, _at_depth(places), lambda result: float(result["activation_sparsity"]), style, title)
     left.set(title="early stopping, at 1 % of positives lost", ylabel="negatives stopped", ylim=(-0.03, 1.03))
@@ -132,12 +132,14 @@ def modes_figure(panels: Mapping[str, tuple[BySeed, Mapping[int, BySeed]]]) -> F
         gates = range(max((len(result["test"]["gates"]) for result in several.values()), default=0))
         ways: tuple[tuple[str, Callable[[dict[str, Any], int], float], tuple[str, str]], ...] = (
             ("incremental", incremental, (POSITIVE, "o")),
-            ("independent", lambda result, k: stopping_at(result, COMPARED, gate=k), (NEGATIVE, "^")),
+            ("independent", lambda result, k: stopping_at(result, COMPARED_LOSS, gate=k), (NEGATIVE, "^")),
         )
         for name, way, style in ways:
-            points = {10 * (k + 1): Spread.of([way(result, k) for result in several.values()]) for k in gates}
+            points = {10 * (k + 1): MeanStd.of([way(result, k) for result in several.values()]) for k in gates}
             _spreads(axes, points, style, name)
-        line(axes, _at_depth(singles), lambda result: stopping_at(result, COMPARED), (NEUTRAL, "s"), "one gate only")
+        line(
+            axes, _at_depth(singles), lambda result: stopping_at(result, COMPARED_LOSS), (NEUTRAL, "s"), "one gate only"
+        )
         axes.set(title=title, ylabel="negatives stopped", ylim=(None, 1.01))
         in_percent(axes.yaxis)
         _depth(axes)
@@ -147,19 +149,19 @@ def modes_figure(panels: Mapping[str, tuple[BySeed, Mapping[int, BySeed]]]) -> F
 
 def stopped(result: dict[str, Any]) -> float:
     """Return the early stopping at the operating point of table 1."""
-    return float(at_point(result)["early_stopping"])
+    return float(at_operating_point(result)["early_stopping"])
 
 
 def accuracy(result: dict[str, Any]) -> float:
     """Return the accuracy on test data, at the point "accurate" where there is a gate."""
-    return float(at_point(result)["accuracy"])
+    return float(at_operating_point(result)["accuracy"])
 
 
 def line(
     axes: Axes, points: Mapping[Any, BySeed], quantity: Quantity, style: tuple[str, str], label: str | None
 ) -> None:
     """Draw means over seeds, with standard deviations, of the points that are computed."""
-    spreads = {x: Spread.of([quantity(r) for r in results.values()]) for x, results in points.items() if results}
+    spreads = {x: MeanStd.of([quantity(r) for r in results.values()]) for x, results in points.items() if results}
     _spreads(axes, spreads, style, label)
 
 
@@ -190,12 +192,12 @@ def _corner(axes: Axes) -> None:
 
 def _cross(axes: Axes, results: BySeed, color: str, marker: str) -> None:
     """Draw a point with the standard deviations of both values."""
-    x = Spread.of([at_point(result)["early_stopping"] for result in results.values()])
-    y = Spread.of([accuracy(result) for result in results.values()])
+    x = MeanStd.of([at_operating_point(result)["early_stopping"] for result in results.values()])
+    y = MeanStd.of([accuracy(result) for result in results.values()])
     axes.errorbar(x.mean, y.mean, xerr=x.std, yerr=y.std, fmt=marker, color=color, markersize=7, linewidth=1, zorder=3)
 
 
-def _spreads(axes: Axes, points: Mapping[Any, Spread], style: tuple[str, str], label: str | None) -> None:
+def _spreads(axes: Axes, points: Mapping[Any, MeanStd], style: tuple[str, str], label: str | None) -> None:
     if not points:
         return
     color, marker = style
