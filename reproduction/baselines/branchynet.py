@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from penstock.datasets.loading import Data, batches
-from penstock.gating.layers import Gate, GateOnly, Granularity, PerElement
+from penstock.gating.layers import Gate, LayerConfig
+from penstock.gating.layers.config import Granularity
 from penstock.gating.mode import mode
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
@@ -35,9 +36,9 @@ def branchynet(
     model: nn.Module, example: Tensor, at: float | str | Sequence[float | str] = 0.4, *, background: int = 0
 ) -> GatedNetwork:
     """Put BranchyNet exits into a copy of ``model``, at the places where `gate` would put gates."""
-    net = gate(model, example, at, halves=GateOnly(), background=background)
+    net = gate(model, example, at, layer=LayerConfig("gate"), background=background)
     for layer in net.layers:
-        exit_ = Exit(layer.feature, layer.halves.over, classes=net.plan.classes, background=background)
+        exit_ = Exit(layer.feature, layer.config.granularity, classes=net.plan.classes, background=background)
         layer.gate = exit_.to(example.device).train(layer.training)
     return net
 
@@ -52,13 +53,13 @@ class Exit(Gate):
     def __init__(
         self,
         feature: tuple[int, ...],
-        over: Granularity = PerElement(),
+        granularity: Granularity = "element",
         *,
         classes: int,
         background: int = 0,
         width: int = 16,
     ):
-        super().__init__(feature, over, width=width)
+        super().__init__(feature, granularity, width=width)
         self.background = background
         self.score = nn.Linear(width, classes)
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from penstock.errors import DataError
-from penstock.gating.layers import Binarisation, Both, CompressionOnly, Drawn, GateOnly, Halves, PerElement, Thresholded
+from penstock.gating.layers.config import LayerConfig, MaskKind
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery import gate
@@ -47,9 +47,9 @@ class Masks:
     p: float = 2.0
 
     @property
-    def binarised(self) -> Binarisation:
-        """How φ becomes a mask."""
-        return Drawn() if self.drawn else Thresholded()
+    def kind(self) -> MaskKind:
+        """How φ becomes binary during training."""
+        return "drawn" if self.drawn else "thresholded"
 
 
 class Method(Protocol):
@@ -118,7 +118,7 @@ class G(_Joint):
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the network with its gate."""
-        return gate(model, example, at=[behind(self.block, model)], halves=GateOnly())
+        return gate(model, example, at=[behind(self.block, model)], layer=LayerConfig("gate"))
 
     def objective(self, masks: Masks) -> Objective:
         """Return the paper's objective with β = 0."""
@@ -135,7 +135,7 @@ class C(_Joint):
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the network with its compression."""
-        return gate(model, example, at=[behind(self.block, model)], halves=CompressionOnly(binarised=masks.binarised))
+        return gate(model, example, at=[behind(self.block, model)], layer=LayerConfig("compression", mask=masks.kind))
 
     def objective(self, masks: Masks) -> Objective:
         """Return the paper's objective with α = 0."""
@@ -154,7 +154,7 @@ class GC(_Joint):
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the gated network."""
         places = [behind(block, model) for block in self.blocks]
-        return gate(model, example, at=places, halves=Both(binarised=masks.binarised))
+        return gate(model, example, at=places, layer=LayerConfig(mask=masks.kind))
 
     def objective(self, masks: Masks) -> Objective:
         """Return the paper's objective; α and β are shared out among several layers, so that their sums stay."""
@@ -178,15 +178,12 @@ class GateInput(_Joint):
             raise DataError(
                 f"the gate's input is moved in networks of {DEPTH} blocks only; {type(model).__name__} came."
             )
-        halves: dict[int, Halves] = {
-            DEFAULT_BLOCK: CompressionOnly(binarised=masks.binarised),
-            self.block: GateOnly(PerElement()),
-        }
-        places = sorted(halves)
+        layers = {DEFAULT_BLOCK: LayerConfig("compression", mask=masks.kind), self.block: LayerConfig("gate")}
+        places = sorted(layers)
         bounds = [0, *places, DEPTH]
         parts: list[nn.Module] = [model.blocks[a:b] for a, b in pairwise(bounds)]
         stages = [*parts[:-1], nn.Sequential(*parts[-1], model.hidden, model.head)]  # type: ignore[misc]
-        return gate(stages, example, halves=[halves[place] for place in places])
+        return gate(stages, example, layer=[layers[place] for place in places])
 
     def objective(self, masks: Masks) -> Objective:
         """Return the paper's objective; each half takes its own weight."""

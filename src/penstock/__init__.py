@@ -25,19 +25,7 @@ if TYPE_CHECKING:
     from penstock.evaluation.evaluate import Evaluation, evaluate
     from penstock.export import Exported, Float32, Int8, export_bundle
     from penstock.gating.checkpoint import load, save
-    from penstock.gating.layers import (
-        Both,
-        Compression,
-        CompressionOnly,
-        Drawn,
-        Gate,
-        GatedCompression,
-        GateOnly,
-        PerChannel,
-        PerElement,
-        PerFeature,
-        Thresholded,
-    )
+    from penstock.gating.layers import Compression, Gate, GatedCompression, LayerConfig
     from penstock.gating.network import GatedNetwork, GatedOutput, Guarantee, Prediction
     from penstock.gating.objective import Loss, Objective
     from penstock.gating.surgery.cuts import Cut, cuts
@@ -54,8 +42,7 @@ _ROOMS = {
     "penstock.runtime.pipeline": "Pipeline",
     "penstock.evaluation.evaluate": "Evaluation evaluate",
     "penstock.export": "Exported Float32 Int8 export_bundle",
-    "penstock.gating.layers": "Both Compression CompressionOnly Drawn Gate GatedCompression GateOnly PerChannel "
-    "PerElement PerFeature Thresholded",
+    "penstock.gating.layers": "Compression Gate GatedCompression LayerConfig",
     "penstock.gating.network": "Guarantee GatedNetwork GatedOutput Prediction",
     "penstock.gating.objective": "Loss Objective",
     "penstock.gating.checkpoint": "load save",
@@ -68,18 +55,14 @@ _HOME = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 # fmt: off
 __all__ = [
-    "Both",
     "Bundle",
     "CollapseWarning",
     "Compression",
-    "CompressionOnly",
     "Cut",
-    "Drawn",
     "Evaluation",
     "Exported",
     "Float32",
     "Gate",
-    "GateOnly",
     "GatedCompression",
     "GatedLightningModule",
     "GatedNetwork",
@@ -88,16 +71,13 @@ __all__ = [
     "Hardware",
     "History",
     "Int8",
+    "LayerConfig",
     "Loss",
     "Objective",
     "OptimizerConfig",
     "PenstockError",
-    "PerChannel",
-    "PerElement",
-    "PerFeature",
     "Pipeline",
     "Prediction",
-    "Thresholded",
     "calibrate",
     "class_counts",
     "cuts",

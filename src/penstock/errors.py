@@ -2,6 +2,7 @@
 
     PenstockError
     ├── CutError            a place where the network cannot be cut
+    ├── LayerError          a layer configuration with unknown or contradictory options
     ├── ShapeError          a tensor whose shape, dtype or values do not fit
     ├── LabelError          labels outside the classes; no positives, no negatives
     ├── ObjectiveError      weights of the objective that make no sense
@@ -26,6 +27,10 @@ class PenstockError(Exception):
 
 class CutError(PenstockError):
     """A place where the network cannot be cut."""
+
+
+class LayerError(PenstockError):
+    """A layer configuration with unknown or contradictory options."""
 
 
 class ShapeError(PenstockError):

@@ -87,7 +87,7 @@ def test_the_whole_way(home, typed):
     assert [cut["name"] for cut in cuts] == ["0", "1", "2", "3"]
     assert "MACs before" in typed("cuts", "mine:network", "--shape", "6").out
     train = ("train", *mine, "--at", "0.3,0.7", "--beta", "0.05", "--epochs", "6", "--batch-size", "64", "--balance")
-    train += ("--masks", "drawn", "--p", "1", "--class-loss-weight", "0.3", "--gate-width", "24")
+    train += ("--mask", "drawn", "--p", "1", "--class-loss-weight", "0.3", "--gate-width", "24")
     train += ("--positives", "left,right", "--positives", "1,2")
     made = json.loads(penstock(home, *train, "--folder", "run", "--out", "net.safetensors", "--json").stdout)
     assert len(made["epochs"]) == 6
@@ -160,10 +160,6 @@ def _deployed(home, typed, mine, evaluation):
         ),
         (("train", "-m", "mine:network", "-d", "mine:no_train", "-o", "x"), "the data 'mine:no_train' has no 'train'"),
         (
-            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--halves", "none"),
-            "--halves none is not known; known are both, gate, compression",
-        ),
-        (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--positives", "left,up"),
             "--positives left,up is not understood: give numbers of classes with commas between them, such as 1,3, or "
             "names among none, left, right",
@@ -185,19 +181,15 @@ def _deployed(home, typed, mine, evaluation):
                 "mine:data",
                 "-o",
                 "x",
-                "--halves",
+                "--parts",
                 "compression",
                 "--class-loss-weight=1",
             ),
-            "--class-loss-weight is for gates, and --halves compression has none: leave one of them out",
+            "LayerError: class_loss_weight",
         ),
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--class-loss-weight", "-1"),
-            "class_loss_weight = -1 is not possible: it is a weight, above 0",
-        ),
-        (
-            ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--masks", "none"),
-            "--masks none is not known; known are thresholded, drawn",
+            "class_loss_weight must be",
         ),
         (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--alpha", "1"), "Σα = 1 is not possible"),
         (
@@ -212,6 +204,12 @@ def test_refusals_are_one_line_and_exit_with_1(typed, arguments, text):
     assert text in done.err
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+@pytest.mark.parametrize("option", ["--parts", "--granularity", "--mask", "--gate-input"])
+def test_an_unknown_layer_option_is_a_usage_error(typed, option):
+    done = typed("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", option, "none", code=2)
+    assert option in done.err and "none" in done.err
 
 
 def test_an_error_inside_a_function_stays_what_it_is(home, monkeypatch):

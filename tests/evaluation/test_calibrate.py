@@ -82,7 +82,9 @@ class Column(torch.nn.Module):
 
 def cascade_of_columns(gates: int) -> GatedNetwork:
     net = ps.gate(
-        [Scores() for _ in range(gates)] + [torch.nn.Linear(gates, 2)], torch.zeros(1, gates), halves=ps.GateOnly()
+        [Scores() for _ in range(gates)] + [torch.nn.Linear(gates, 2)],
+        torch.zeros(1, gates),
+        layer=ps.LayerConfig("gate"),
     )
     for i, layer in enumerate(net.layers):
         layer.gate = Column(i)
@@ -273,7 +275,7 @@ def test_bad_promises(net):
         ps.calibrate(net, (data[0][data[1] > 0], data[1][data[1] > 0]))
     model, draw = build("sequential")
     with pytest.raises(CalibrationError, match="there is no gate to calibrate"):
-        ps.calibrate(ps.gate(model, draw(2), at=0.5, halves=ps.CompressionOnly()), data)
+        ps.calibrate(ps.gate(model, draw(2), at=0.5, layer=ps.LayerConfig("compression")), data)
 
 
 def test_a_promise_is_shown_beside_the_positives_that_it_speaks_of():

@@ -119,11 +119,11 @@ def test_gates_can_be_switched(net, data):
         ps.evaluate(net, data, active={5})
 
 
-@pytest.mark.parametrize("halves", [ps.GateOnly(), ps.CompressionOnly()], ids=str)
-def test_half_a_layer(data, halves):
+@pytest.mark.parametrize("layer", [ps.LayerConfig("gate"), ps.LayerConfig("compression")], ids=str)
+def test_half_a_layer(data, layer):
     model, draw = build("resnet8_1d")
-    e = ps.evaluate(ps.gate(model, draw(2), at=0.4, halves=halves), data)
-    assert (e.gates[0].auc is None) == isinstance(halves, ps.CompressionOnly)
+    e = ps.evaluate(ps.gate(model, draw(2), at=0.4, layer=layer), data)
+    assert (e.gates[0].auc is None) == (layer.parts == "compression")
     assert str(e)
 
 

@@ -62,16 +62,18 @@ def test_a_chain_of_exported_stages_is_the_network(name, tmp_path) -> None:
     same(Pipeline(Bundle.read(tmp_path / "bundle")), net, x)
 
 
-@pytest.mark.parametrize("over", [ps.PerElement(), ps.PerChannel()], ids=lambda over: type(over).__name__)
-@pytest.mark.parametrize("halves", ["Both", "GateOnly", "CompressionOnly", "reads_all", "class_loss_weight"])
-def test_all_kinds_of_layers_and_several_of_them(over, halves, tmp_path) -> None:
+@pytest.mark.parametrize("granularity", ["element", "channel"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"parts": "gate"}, {"parts": "compression"}, {"gate_input": "all"}, {"class_loss_weight": 0.3}],
+    ids=str,
+)
+def test_all_kinds_of_layers_and_several_of_them(granularity, options, tmp_path) -> None:
     torch.manual_seed(0)
     model, draw = build("convolutions")
     x = draw(10)
-    kinds = {"GateOnly": ps.GateOnly(over), "CompressionOnly": ps.CompressionOnly(over), "Both": ps.Both(over)}
-    kinds["class_loss_weight"] = ps.Both(over, class_loss_weight=0.3)
-    made = kinds.get(halves, ps.Both(over, reads_all=True))
-    net = middling(thinned(ps.gate(model, x[:2], at=[0.2, 0.5], halves=made)), x)
+    config = ps.LayerConfig(granularity=granularity, **options)
+    net = middling(thinned(ps.gate(model, x[:2], at=[0.2, 0.5], layer=config)), x)
     bundle = export_bundle(net, x[:2], tmp_path, precision=Float32("float32")).bundle
     same(Pipeline(bundle), net, x)
     for layer, stage in zip(net.layers, bundle.manifest.stages, strict=False):
@@ -83,7 +85,7 @@ def test_features_of_tokens(tmp_path) -> None:
     torch.manual_seed(0)
     model, draw = build("encoder")
     x = draw(8)
-    net = middling(thinned(ps.gate(model, x[:2], at=0.5, halves=ps.Both(ps.PerFeature()))), x)
+    net = middling(thinned(ps.gate(model, x[:2], at=0.5, layer=ps.LayerConfig(granularity="feature"))), x)
     same(Pipeline(export_bundle(net, x[:2], tmp_path).bundle), net, x)
 
 
@@ -155,10 +157,10 @@ def test_what_it_decides_is_compared(tmp_path) -> None:
 def test_macs_are_counted_on_what_is_left(tmp_path) -> None:
     torch.manual_seed(0)
     model, draw = build("resnet8")
-    full = ps.gate(model, draw(2), at=0.4, halves=ps.Both(ps.PerChannel()))
+    full = ps.gate(model, draw(2), at=0.4, layer=ps.LayerConfig(granularity="channel"))
     counts = [stage.macs for stage in export_bundle(full, draw(2), tmp_path / "full").bundle.manifest.stages]
     assert counts == [full.plan.macs[0] + full.layers[0].gate_macs, full.plan.macs[1]]
-    few = thinned(ps.gate(model, draw(2), at=0.4, halves=ps.Both(ps.PerChannel())))
+    few = thinned(ps.gate(model, draw(2), at=0.4, layer=ps.LayerConfig(granularity="channel")))
     less = [stage.macs for stage in export_bundle(few, draw(2), tmp_path / "few").bundle.manifest.stages]
     assert less[0] < counts[0] and less[1] < counts[1], "dropped channels are neither computed nor read"
 

@@ -99,19 +99,19 @@ def test_the_stages_composed_are_the_whole(name):
 
 
 EVERY_LAYER = [
-    ps.Both(),
-    ps.GateOnly(),
-    ps.Both(ps.PerChannel()),
-    ps.Both(ps.PerFeature()),
-    ps.Both(ps.PerChannel(), reads_all=True),
-    ps.Both(class_loss_weight=0.3),
+    ps.LayerConfig(),
+    ps.LayerConfig("gate"),
+    ps.LayerConfig(granularity="channel"),
+    ps.LayerConfig(granularity="feature"),
+    ps.LayerConfig(granularity="channel", gate_input="all"),
+    ps.LayerConfig(class_loss_weight=0.3),
 ]
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("halves", EVERY_LAYER)
-def test_predict_is_forward_followed_by_the_gates(name, halves):
-    net, _, x = gated(name, halves=halves)
+@pytest.mark.parametrize("config", EVERY_LAYER)
+def test_predict_is_forward_followed_by_the_gates(name, config):
+    net, _, x = gated(name, layer=config)
     apply_mask(net)
     net.eval()
     x = x[: 6 if name == "branching" else 16]
@@ -194,14 +194,16 @@ def test_a_dropped_dimension_comes_back_in_training():
 
 @pytest.mark.parametrize("name", ["conv1d", "recurrent", "resnet8"])
 def test_save_and_load_are_inverse(name, tmp_path):
-    net, _, x = gated(name, halves=ps.Both(ps.PerFeature(), width=5), positives=[{1, 2}, {1}], background=3)
+    net, _, x = gated(
+        name, layer=ps.LayerConfig(granularity="feature", gate_width=5), positives=[{1, 2}, {1}], background=3
+    )
     apply_mask(net)
     net.thresholds = [0.25] * len(net.layers)
     ps.save(net, tmp_path / "net.safetensors")
     fresh, _ = build(name)
     again = ps.load(tmp_path / "net.safetensors", fresh)
     assert again.thresholds == net.thresholds
-    assert [layer.halves for layer in again.layers] == [layer.halves for layer in net.layers]
+    assert [layer.config for layer in again.layers] == [layer.config for layer in net.layers]
     assert [layer.gate.positives for layer in again.layers] == [(1, 2), (1,)]
     assert again.background == 3
     for mine, theirs in zip(again.eval()(x), net.eval()(x), strict=True):

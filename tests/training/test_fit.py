@@ -103,7 +103,7 @@ import sys, torch, penstock as ps
 sys.path.insert(0, {tests!r})
 from helpers.small_task import network, task, weights, QUIET
 torch.set_num_threads(1)
-net = network(halves=ps.Both(binarised=ps.Drawn()))
+net = network(layer=ps.LayerConfig(mask="drawn"))
 history = ps.fit(net, task(1024), task(seed=1), epochs=5, batch_size=16, folder=sys.argv[1], **QUIET)
 torch.save((weights(net), [row["train/loss"] for row in history.epochs]), sys.argv[2])
 """
@@ -380,10 +380,17 @@ def test_a_plain_network_trains_too():
 
 
 @pytest.mark.parametrize(
-    "halves", [ps.GateOnly(), ps.CompressionOnly(), ps.Both(ps.PerChannel()), ps.Both(class_loss_weight=0.3)], ids=str
+    "layer",
+    [
+        ps.LayerConfig("gate"),
+        ps.LayerConfig("compression"),
+        ps.LayerConfig(granularity="channel"),
+        ps.LayerConfig(class_loss_weight=0.3),
+    ],
+    ids=str,
 )
-def test_every_kind_of_layer_trains(halves):
-    ps.fit(network(halves=halves, at=[0.3, 0.7]), task(), task(seed=1), epochs=1, **QUIET)
+def test_every_kind_of_layer_trains(layer):
+    ps.fit(network(layer=layer, at=[0.3, 0.7]), task(), task(seed=1), epochs=1, **QUIET)
 
 
 def test_every_schedule_trains():

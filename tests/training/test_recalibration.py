@@ -13,10 +13,10 @@ QUIET = {"progress": False, "hardware": ps.Hardware(precision="float32")}
 pytestmark = pytest.mark.filterwarnings("ignore::penstock.training.fit.CollapseWarning")
 
 
-def network(binarised=ps.Drawn()):
+def network(mask="drawn"):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
-    return ps.gate(model, torch.zeros(2, 6), at="1", halves=ps.Both(binarised=binarised))
+    return ps.gate(model, torch.zeros(2, 6), at="1", layer=ps.LayerConfig(mask=mask))
 
 
 def norm_of(net):
@@ -47,8 +47,8 @@ def test_the_statistics_are_those_of_deployment():
 def test_only_drawn_masks_are_settled_after_a_training(monkeypatch):
     settled = []
     monkeypatch.setattr("penstock.training.fit.recalibrate_batch_norm", lambda *_, **__: settled.append(1))
-    for binarised, times in ((ps.Thresholded(), 0), (ps.Drawn(), 1)):
-        net = network(binarised)
+    for mask, times in (("thresholded", 0), ("drawn", 1)):
+        net = network(mask)
         assert has_drawn_masks(net) is bool(times)
         ps.fit(net, task(), epochs=1, **QUIET)
         assert len(settled) == times

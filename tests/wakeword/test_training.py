@@ -126,7 +126,7 @@ def test_the_bundle_hears_what_the_network_hears(trained, folder, stream):
 
 def test_what_a_gate_that_learns_classes_says_of_windows_is_one_number_each():
     net = ps.gate(
-        sequential(), torch.zeros(2, 6), at=[0.3, 0.7], halves=ps.Both(class_loss_weight=0.3), positives={1, 2}
+        sequential(), torch.zeros(2, 6), at=[0.3, 0.7], layer=ps.LayerConfig(class_loss_weight=0.3), positives={1, 2}
     )
     x = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
     _, gates = run(net, x, block=7)

@@ -11,37 +11,22 @@ import torch
 import typer
 from rich.console import Console
 
-from penstock.cli.arguments import data_of, example_of, labels_of, model_of, one_of, part_of, places_of
+from penstock.cli.arguments import data_of, example_of, labels_of, model_of, part_of, places_of
 from penstock.cli.show import AsJson, line, show
 from penstock.datasets.loading import batches, class_counts
-from penstock.errors import DataError, StorageError
+from penstock.errors import StorageError
 from penstock.evaluation import calibrate as calibration
 from penstock.evaluation import evaluate as evaluation
 from penstock.evaluation.tables import cuts_table, evaluation_tables, export_tables, network_table
 from penstock.gating import checkpoint as storage
 from penstock.gating import surgery
-from penstock.gating.layers import (
-    Both,
-    CompressionOnly,
-    Drawn,
-    GateOnly,
-    Granularity,
-    Halves,
-    PerChannel,
-    PerElement,
-    PerFeature,
-    Thresholded,
-)
+from penstock.gating.layers.config import GateInput, Granularity, LayerConfig, MaskKind, Parts
 from penstock.gating.objective import Objective
 from penstock.training.config import OptimizerConfig
 
 ModelName = Annotated[str, typer.Option("--model", "-m", help="The network, as package.module:function.")]
 DataName = Annotated[str, typer.Option("--data", "-d", help="The data, as package.module:function.")]
 Network = Annotated[Path, typer.Argument(help="A gated network, as written by penstock train.", show_default=False)]
-
-HALVES = {"both": Both, "gate": GateOnly, "compression": CompressionOnly}
-BINARISATIONS = {"thresholded": Thresholded, "drawn": Drawn}
-GRANULARITIES = {"element": PerElement, "channel": PerChannel, "feature": PerFeature}
 
 
 def cuts(
@@ -75,24 +60,30 @@ def train(
         ),
     ] = None,
     background: Annotated[int, typer.Option(help="The class of what is of no interest.", min=0)] = 0,
-    halves: Annotated[
-        str, typer.Option(help="What a layer has: both; gate, which only stops; compression, which only thins.")
+    parts: Annotated[
+        Parts, typer.Option(help="gate: only stop samples; compression: only mask features; both: do both.")
     ] = "both",
-    over: Annotated[
-        str,
+    granularity: Annotated[
+        Granularity,
         typer.Option(
-            help="What a mask dimension is: element, the finest, for inputs of one size; channel, for images and "
-            "series; feature, the last axis, for tokens. The last two allow any length."
+            help="What one mask dimension covers. element: one value, for inputs of a fixed size; channel: the first "
+            "axis, for images and series; feature: the last axis, for tokens."
         ),
     ] = "element",
-    reads_all: Annotated[
-        bool,
+    mask: Annotated[
+        MaskKind,
         typer.Option(
-            "--reads-all",
-            help="Let a gate under a mask of channels or features read all that flows on, and not one mean for each; "
-            "for inputs of one size.",
+            help="How masks become binary during training. drawn: at random for each sample, which reduces overfitting "
+            "(try it with --p 1 and more epochs)."
         ),
-    ] = False,
+    ] = "thresholded",
+    gate_input: Annotated[
+        GateInput,
+        typer.Option(
+            help="What a gate reads. kept: the mean of each kept channel or feature; all: every value of those, for "
+            "inputs of a fixed size."
+        ),
+    ] = "kept",
     gate_width: Annotated[int, typer.Option(help="Hidden units of a gate.", min=1)] = 16,
     class_loss_weight: Annotated[
         float,
@@ -110,13 +101,6 @@ def train(
     beta: Annotated[
         float, typer.Option(help="The weight of compression, 0 or more; higher: fewer values cross.")
     ] = 0.55,
-    masks: Annotated[
-        str,
-        typer.Option(
-            help="How masks become binary while training: thresholded, the paper's; drawn at random for each sample, "
-            "which keeps a network from learning its training data by heart (try it with --p 1, and more epochs)."
-        ),
-    ] = "thresholded",
     p: Annotated[float, typer.Option(help="The transmission cost is L_p; lower: weights of masks part sooner.")] = 2.0,
     balance: Annotated[bool, typer.Option("--balance", help="Let rare classes weigh more: for 1:9 or 1:99.")] = False,
     epochs: Annotated[int, typer.Option(help="How often the training data is gone through.")] = 20,
@@ -135,6 +119,7 @@ def train(
     """
     from penstock.training.fit import fit
 
+    layer = LayerConfig(parts, granularity, mask, gate_width, gate_input, class_loss_weight)
     if out.is_dir():
         raise StorageError(f"{out} is a folder: give the name of a file for the network.")
     sets = data_of(data)
@@ -145,9 +130,7 @@ def train(
         network,
         example,
         after or places_of(at),
-        halves=_halves(
-            halves, one_of("--over", over, GRANULARITIES)(), masks, reads_all, gate_width, class_loss_weight
-        ),
+        layer=layer,
         positives=_interests(positives, sets.get("class_names")),
         background=background,
     )
@@ -285,15 +268,3 @@ def _interests(positives: list[str] | None, names: Sequence[str] | None) -> list
         return None
     labels = labels_of(positives, names)
     return labels[0] if len(labels) == 1 else labels
-
-
-def _halves(
-    kind: str, over: Granularity, masks: str, reads_all: bool, gate_width: int, class_loss_weight: float
-) -> Halves:
-    made = one_of("--halves", kind, HALVES)
-    if made is CompressionOnly and class_loss_weight:
-        raise DataError("--class-loss-weight is for gates, and --halves compression has none: leave one of them out.")
-    options = {} if made is GateOnly else {"binarised": one_of("--masks", masks, BINARISATIONS)()}
-    options |= {"reads_all": reads_all} if made is Both else {}
-    options |= {} if made is CompressionOnly else {"width": gate_width, "class_loss_weight": class_loss_weight}
-    return made(over, **options)  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from math import prod
 from torch import Tensor, nn
 
 from penstock.errors import ExportError
-from penstock.gating.layers.compression import places
+from penstock.gating.layers.mask_layout import packed_positions
 from penstock.gating.network import GatedNetwork
 
 
@@ -35,14 +35,14 @@ class DeployedStage(nn.Module):
         thinning, thinned = (None if layer is None else layer.compression for layer in (self.behind, self.before))
         # constants of the graph, not computed from φ in it
         self.register_buffer("kept", None if thinning is None else thinning.kept)
-        self.register_buffer("places", None if thinned is None else places(thinned.kept, thinned.phi.numel()))
-        self.packed = () if thinned is None else thinned.over.packed_shape(thinned.feature, len(thinned.kept))
+        self.register_buffer("places", None if thinned is None else packed_positions(thinned.kept, thinned.phi.numel()))
+        self.packed = () if thinned is None else thinned.layout.packed_shape(thinned.feature, len(thinned.kept))
 
     def forward(self, values: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         x = self.stage(self.unpack(values))
         if self.behind is None:
             return x.float()  # type: ignore[no-any-return]
-        packed = x if self.kept is None else self.behind.halves.over.pack(x, self.kept)
+        packed = x if self.kept is None else self.behind.layout.pack(x, self.kept)
         if self.gate is None:
             return packed.flatten(1)  # type: ignore[no-any-return]
         return packed.flatten(1), self.gate.gate_logit(self.gate(packed))
@@ -51,10 +51,10 @@ class DeployedStage(nn.Module):
         """Put what crossed the link back to its places; the input of the first stage is taken as it is."""
         if self.before is None:
             return values
-        over, feature = self.before.halves.over, self.before.feature
+        layout, feature = self.before.layout, self.before.feature
         if self.places is None:
             return values.unflatten(1, feature)
-        return over.unpack(values.view(-1, *self.packed), self.places, feature)
+        return layout.unpack(values.view(-1, *self.packed), self.places, feature)
 
 
 def is_gated(net: GatedNetwork, number: int) -> bool:

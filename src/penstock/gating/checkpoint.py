@@ -21,30 +21,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from penstock.errors import CutError, PenstockError, StorageError
-from penstock.gating.layers import (
-    Both,
-    ClassGate,
-    CompressionOnly,
-    Drawn,
-    Gate,
-    GatedCompression,
-    GateOnly,
-    Halves,
-    PerChannel,
-    PerElement,
-    PerFeature,
-    Thresholded,
-)
+from penstock.gating.layers import ClassGate, Gate, GatedCompression, LayerConfig
 from penstock.gating.network import GatedNetwork, Guarantee
 from penstock.gating.surgery import gate
 from penstock.runtime.files import write_atomically
 
-FORMAT = 1
+FORMAT = 2
 KEY = "penstock"
-HALVES: dict[str, Any] = {kind.__name__: kind for kind in (Both, GateOnly, CompressionOnly)}
-BINARISATIONS = {kind.__name__: kind for kind in (Thresholded, Drawn)}
-EXTRAS = ("reads_all", "class_loss_weight")  # of halves; written where they are not the paper's
-GRANULARITIES = {kind.__name__: kind for kind in (PerElement, PerChannel, PerFeature)}
 
 
 def save(net: GatedNetwork, path: str | Path) -> None:
@@ -80,13 +63,13 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
     plan = header["plan"]
     made = type(model).__name__ if isinstance(model, nn.Module) else "list"
     example = torch.zeros((1, *plan["example_shape"]), dtype=getattr(torch, plan["example_dtype"]))
-    layers = [_understand(layer) for layer in header["layers"]]
+    configs = [LayerConfig(**layer["config"]) for layer in header["layers"]]
+    positives = [layer["positives"] for layer in header["layers"]]
     at = None if plan["model"] == "list" else plan["at"]
     try:
         if isinstance(model, nn.Module) == (at is None):
             raise CutError("one is a list of stages and the other is not")
-        halves, positives = [half for half, _ in layers], [omega for _, omega in layers]
-        net = gate(model, example, at, halves=halves, positives=positives, background=header["background"])
+        net = gate(model, example, at, layer=configs, positives=positives, background=header["background"])
         _fill(net, tensors, header["tied"])
     except (PenstockError, RuntimeError) as error:
         raise StorageError(
@@ -102,12 +85,11 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
 def _check_gates(net: GatedNetwork) -> None:
     """Refuse what `load` could not build again."""
     for i, layer in enumerate(net.layers):
-        learns_classes = getattr(layer.halves, "class_loss_weight", 0)
-        if layer.gate is not None and type(layer.gate) is not (ClassGate if learns_classes else Gate):
+        expected = ClassGate if layer.config.class_loss_weight else Gate
+        if layer.gate is not None and type(layer.gate) is not expected:
             raise StorageError(
-                f"the gate of layer {i} is a {type(layer.gate).__name__}, and a file holds the gates that `gate` "
-                "makes of a layer's halves: it could not be loaded. Keep the weights of such a network with "
-                "torch.save(net.state_dict(), ...)."
+                f"layer {i} has a gate of class {type(layer.gate).__name__}, which load() could not rebuild: only gates "
+                "made by gate() can be saved. Save the weights with torch.save(net.state_dict(), ...) instead."
             )
 
 
@@ -156,17 +138,17 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         )
     try:
         header = json.loads(metadata[KEY])
-        newer = header["format"] > FORMAT
-        by = header["penstock"]
-        if not newer and header["sha256"] != _digest(tensors, header):
-            raise StorageError(f"{path} is damaged: its content is not what was written (checksum). Take another copy.")
+        format_, writer = header["format"], header["penstock"]
+        damaged = format_ == FORMAT and header["sha256"] != _digest(tensors, header)
     except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"{path} is damaged: its header cannot be read ({error!r}). Take another copy.") from error
-    if newer:
+        raise StorageError(f"{path} is damaged: its header cannot be read ({error!r}). Use another copy.") from error
+    if format_ != FORMAT:
+        advice = "Update Penstock." if format_ > FORMAT else "Train the network and save it again with this version."
         raise StorageError(
-            f"{path} was written by Penstock {by} in format {header['format']}; this one reads up to {FORMAT}. Update "
-            "Penstock."
+            f"{path} was written by Penstock {writer} in format {format_}; this version reads format {FORMAT}. {advice}"
         )
+    if damaged:
+        raise StorageError(f"{path} is damaged: its checksum does not match its content. Use another copy.")
     return header, tensors
 
 
@@ -182,26 +164,9 @@ def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
 
 
 def describe(layer: GatedCompression) -> dict[str, Any]:
-    """Return how a layer is built, as plain values."""
-    halves, gate = layer.halves, layer.gate
-    plain = {
-        "halves": type(halves).__name__,
-        "over": type(halves.over).__name__,
-        "width": None if gate is None else gate.width,
-        "binarised": None if isinstance(halves, GateOnly) else type(halves.binarised).__name__,
-        "positives": None if gate is None or gate.positives is None else list(gate.positives),
-    }
-    extra = {name: getattr(halves, name, None) for name in EXTRAS}
-    return plain | {name: value for name, value in extra.items() if value}
-
-
-def _understand(layer: Mapping[str, Any]) -> tuple[Halves, list[int] | None]:
-    options: dict[str, Any] = {} if layer["width"] is None else {"width": layer["width"]}
-    binarised = layer.get("binarised")  # files of the first days have none: their masks were thresholded
-    if binarised is not None:
-        options["binarised"] = BINARISATIONS[binarised]()
-    options |= {name: layer[name] for name in EXTRAS if name in layer}
-    return HALVES[layer["halves"]](GRANULARITIES[layer["over"]](), **options), layer["positives"]
+    """Return how a layer is built, as JSON values."""
+    positives = None if layer.gate is None or layer.gate.positives is None else list(layer.gate.positives)
+    return {"config": asdict(layer.config), "positives": positives}
 
 
 def _finite(guarantee: dict[str, Any]) -> dict[str, Any]:

@@ -11,14 +11,13 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from penstock.datasets.loading import Data, batches
-from penstock.gating.layers import Drawn
 from penstock.gating.mode import mode
 from penstock.gating.network import GatedNetwork
 
 
 def has_drawn_masks(net: GatedNetwork) -> bool:
     """Say whether a mask of the network was drawn while training."""
-    return any(layer.compression is not None and layer.compression.binarised == Drawn() for layer in net.layers)
+    return any(layer.config.mask == "drawn" for layer in net.layers)
 
 
 @torch.no_grad()

@@ -25,7 +25,6 @@ from penstock.datasets.splits import Labelled
 from penstock.errors import CalibrationError, DataError
 from penstock.evaluation.calibrate import calibrate
 from penstock.export import Exported, export_bundle
-from penstock.gating.layers import Both, PerElement
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery.insert import gate
@@ -327,7 +326,6 @@ def _network(classes: int, stream_config: StreamConfig, lesson: WakeWordConfig) 
         model,
         torch.zeros(2, *stream_config.shape),
         at=[f"blocks.{block - 1}" for block in lesson.at] or 0,
-        halves=Both(PerElement()),
         positives=[speech, the_word][2 - len(lesson.at) :],
     )
 

@@ -10,31 +10,31 @@ from penstock.errors import ObjectiveError, ShapeError
 from penstock.gating.layers import binary_mask, transmission_cost
 
 FEATURES = [(8,), (5, 9), (4, 6, 7), (3, 2, 4, 5)]
-OVER = [ps.PerElement(), ps.PerChannel(), ps.PerFeature()]
+GRANULARITIES = ["element", "channel", "feature"]
 
 
-def half_dropped(feature, over):
-    layer = ps.Compression(feature, over)
+def half_dropped(feature, granularity):
+    layer = ps.Compression(feature, granularity)
     with torch.no_grad():
         layer.phi.copy_(torch.rand_like(layer.phi))
         layer.phi.flatten()[0] = 1.0
     return layer
 
 
-@pytest.mark.parametrize("over", OVER, ids=str)
+@pytest.mark.parametrize("granularity", GRANULARITIES, ids=str)
 @pytest.mark.parametrize("feature", FEATURES, ids=str)
-def test_output_is_the_input_where_kept_and_zero_elsewhere(feature, over):
-    layer, x = half_dropped(feature, over), torch.randn(3, *feature)
+def test_output_is_the_input_where_kept_and_zero_elsewhere(feature, granularity):
+    layer, x = half_dropped(feature, granularity), torch.randn(3, *feature)
     y = layer(x)
     mask = (layer.phi > 0.5).expand(feature)
     assert torch.equal(y[:, mask], x[:, mask])
     assert (y[:, ~mask] == 0).all()
 
 
-@pytest.mark.parametrize("over", OVER, ids=str)
+@pytest.mark.parametrize("granularity", GRANULARITIES, ids=str)
 @pytest.mark.parametrize("feature", FEATURES, ids=str)
-def test_unpack_undoes_pack(feature, over):
-    layer, x = half_dropped(feature, over), torch.randn(3, *feature)
+def test_unpack_undoes_pack(feature, granularity):
+    layer, x = half_dropped(feature, granularity), torch.randn(3, *feature)
     packed = layer.pack(x)
     assert packed[0].numel() == round(layer.density * x[0].numel())
     assert torch.equal(layer.unpack(packed), layer(x))
@@ -59,8 +59,8 @@ def test_a_new_mask_is_full_and_falls_at_different_heights():
 
 
 def test_masks_per_channel_and_per_feature_take_any_length():
-    assert ps.Compression((8, 20), ps.PerChannel())(torch.randn(2, 8, 33)).shape == (2, 8, 33)
-    assert ps.Compression((20, 8), ps.PerFeature())(torch.randn(2, 33, 8)).shape == (2, 33, 8)
+    assert ps.Compression((8, 20), "channel")(torch.randn(2, 8, 33)).shape == (2, 8, 33)
+    assert ps.Compression((20, 8), "feature")(torch.randn(2, 33, 8)).shape == (2, 33, 8)
 
 
 @settings(deadline=None)
@@ -91,26 +91,26 @@ def test_transmission_cost_is_the_mean_power(p):
 
 
 def test_errors_say_what_to_do():
-    with pytest.raises(ObjectiveError, match=r"p = 0 is not possible: .* needs p > 0"):
+    with pytest.raises(ObjectiveError, match="p must be above 0"):
         transmission_cost(torch.ones(3), 0)
-    with pytest.raises(ShapeError, match=r"shape \(4, 6\) do not fit this mask, which was made for \(4, 5\)"):
+    with pytest.raises(ShapeError, match=r"\(batch, 4, 5\).*\(2, 4, 6\)"):
         ps.Compression((4, 5))(torch.zeros(2, 4, 6))
-    with pytest.raises(ShapeError, match=r"Gate the network with an example of the shape that it will see"):
-        ps.Compression((4, 5), ps.PerChannel())(torch.zeros(2, 3, 5))
+    with pytest.raises(ShapeError, match="channel"):
+        ps.Compression((4, 5), "channel")(torch.zeros(2, 3, 5))
 
 
-def drawn(feature, over=ps.PerElement()):
-    return ps.Compression(feature, over, ps.Drawn())
+def drawn(feature, granularity="element"):
+    return ps.Compression(feature, granularity, "drawn")
 
 
-@pytest.mark.parametrize("over", OVER, ids=str)
+@pytest.mark.parametrize("granularity", GRANULARITIES, ids=str)
 @pytest.mark.parametrize("feature", FEATURES, ids=str)
-def test_a_drawn_mask_keeps_whole_dimensions_of_each_sample(feature, over):
-    layer, x = drawn(feature, over), torch.rand(50, *feature) + 1
+def test_a_drawn_mask_keeps_whole_dimensions_of_each_sample(feature, granularity):
+    layer, x = drawn(feature, granularity), torch.rand(50, *feature) + 1
     y = layer(x)
     kept = (y != 0).float()
     assert torch.equal(y, x * kept)
-    units = layer.over.pool(kept)  # the mean over what a dimension stands for
+    units = layer.layout.pool(kept)  # the mean over what a dimension stands for
     assert ((units == 0) | (units == 1)).all()
     assert len(units.unique(dim=0)) > 1
 
@@ -135,9 +135,9 @@ def test_a_drawn_mask_hands_its_gradient_through_like_a_thresholded_one():
     torch.testing.assert_close(layers[1].phi.grad, layers[0].phi.grad)
 
 
-@pytest.mark.parametrize("over", OVER, ids=str)
-def test_in_deployment_a_drawn_mask_is_the_thresholded_one(over):
-    layer, x = drawn((4, 6, 7), over).eval(), torch.randn(3, 4, 6, 7)
+@pytest.mark.parametrize("granularity", GRANULARITIES, ids=str)
+def test_in_deployment_a_drawn_mask_is_the_thresholded_one(granularity):
+    layer, x = drawn((4, 6, 7), granularity).eval(), torch.randn(3, 4, 6, 7)
     with torch.no_grad():
         layer.phi.copy_(torch.rand_like(layer.phi))
         layer.phi.flatten()[0] = 1.0

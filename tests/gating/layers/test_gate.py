@@ -5,20 +5,20 @@ import torch
 
 import penstock as ps
 from helpers.zoo import sequential
-from penstock.errors import LabelError, ObjectiveError
+from penstock.errors import LabelError, LayerError
 from penstock.evaluation.metrics import auc
 from penstock.gating.layers import ClassGate
 
-OVER = [ps.PerElement(), ps.PerChannel(), ps.PerFeature()]
+GRANULARITIES = ["element", "channel", "feature"]
 
 
-@pytest.mark.parametrize("over", OVER, ids=str)
+@pytest.mark.parametrize("granularity", GRANULARITIES, ids=str)
 @pytest.mark.parametrize("feature", [(8,), (5, 9), (4, 6, 7)], ids=str)
-@pytest.mark.parametrize("reads_all", [False, True])
+@pytest.mark.parametrize("gate_input", ["kept", "all"])
 @pytest.mark.parametrize("class_loss_weight", [0.0, 0.3])
-def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over, reads_all, class_loss_weight):
-    halves = ps.Both(over, reads_all=reads_all, class_loss_weight=class_loss_weight)
-    layer, x = ps.GatedCompression(feature, halves, classes=5), torch.randn(6, *feature)
+def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, granularity, gate_input, class_loss_weight):
+    config = ps.LayerConfig(granularity=granularity, gate_input=gate_input, class_loss_weight=class_loss_weight)
+    layer, x = ps.GatedCompression(feature, config, classes=5), torch.randn(6, *feature)
     with torch.no_grad():
         layer.compression.phi.copy_(torch.rand_like(layer.compression.phi))
         layer.compression.phi.flatten()[-1] = 1.0
@@ -26,7 +26,7 @@ def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, over, r
     packed, kept = layer.compression.pack(x), layer.compression.kept
     small = layer.gate.shrink(layer.read)
     assert small is not layer.gate and small.squeeze is not layer.gate.squeeze
-    assert small.squeeze.weight.shape == (16, packed[0].numel() if reads_all else len(kept))
+    assert small.squeeze.weight.shape == (16, packed[0].numel() if gate_input == "all" else len(kept))
     torch.testing.assert_close(small(packed), expected)
     torch.testing.assert_close(layer.score(x), expected)
     assert layer.gate_macs == sum(
@@ -63,14 +63,14 @@ def test_a_gate_that_learns_classes_has_some_on_either_side(choices):
 
 @pytest.mark.parametrize("weight", [-0.3, float("inf"), float("nan")])
 def test_the_weight_of_classes_is_a_weight(weight):
-    with pytest.raises(ObjectiveError, match=r"class_loss_weight = .* is not possible: it is a weight, above 0"):
-        ps.GatedCompression((4,), ps.GateOnly(class_loss_weight=weight), classes=3)
+    with pytest.raises(LayerError, match="class_loss_weight"):
+        ps.GatedCompression((4,), ps.LayerConfig("gate", class_loss_weight=weight), classes=3)
 
 
 def test_a_gate_that_learns_classes_knows_them_and_the_background():
-    with pytest.raises(LabelError, match=r"must know how many there are: give classes"):
-        ps.GatedCompression((4,), ps.Both(class_loss_weight=0.3))
-    net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, halves=ps.Both(class_loss_weight=0.3), background=2)
+    with pytest.raises(LabelError, match="classes"):
+        ps.GatedCompression((4,), ps.LayerConfig(class_loss_weight=0.3))
+    net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, layer=ps.LayerConfig(class_loss_weight=0.3), background=2)
     assert net.layers[0].gate.outside.tolist() == [2]
     with pytest.raises(LabelError, match=r"was made for background = 2, and the network has 0: make both for the same"):
         ps.GatedNetwork(net.stages, net.layers, net.plan, net.origin)

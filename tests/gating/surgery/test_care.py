@@ -72,7 +72,7 @@ def test_random_numbers_of_forward_stay_random():
             return x + torch.randn(6)
 
     model, x = nn.Sequential(nn.Linear(6, 6), Noisy(), nn.Linear(6, 3)), torch.randn(4, 6)
-    net = ps.gate(model, x, at="0", halves=ps.CompressionOnly())
+    net = ps.gate(model, x, at="0", layer=ps.LayerConfig("compression"))
     assert not torch.equal(net(x).logits, net(x).logits)
     with pytest.raises(CutError, match="it draws random numbers"):
         ps.cuts(Noisy(), x)
@@ -101,16 +101,16 @@ def test_chance_that_is_not_torchs_stays_chance_too(chance, seed):
     random.seed(seed)
     np.random.seed(seed)
     model = nn.Sequential(nn.Linear(6, 6), LayerDrop(chance), nn.ReLU(), nn.Linear(6, 3)).train()
-    net = ps.gate(model, torch.zeros(2, 6), at=0.5, halves=ps.GateOnly())
+    net = ps.gate(model, torch.zeros(2, 6), at=0.5, layer=ps.LayerConfig("gate"))
     x = torch.randn(4, 6)
     outputs = {tuple(net(x).logits.flatten().tolist()) for _ in range(30)}
     assert len(outputs) == 2
 
 
-@pytest.mark.parametrize("halves", [ps.Both(), ps.GateOnly(), ps.CompressionOnly()])
-def test_a_given_stage_may_change_its_input_in_place(halves):
+@pytest.mark.parametrize("layer", [ps.LayerConfig(), ps.LayerConfig("gate"), ps.LayerConfig("compression")])
+def test_a_given_stage_may_change_its_input_in_place(layer):
     stages = [nn.Linear(6, 8), nn.Sequential(nn.ReLU(inplace=True), nn.Linear(8, 3))]
-    net = ps.gate(stages, torch.zeros(2, 6), halves=halves).train()
+    net = ps.gate(stages, torch.zeros(2, 6), layer=layer).train()
     x, y = torch.randn(8, 6), torch.arange(8) % 3
     ps.Objective()(net, net(x), y).total.backward()
     assert all(parameter.grad is not None for parameter in net.stages.parameters())
@@ -155,7 +155,7 @@ def test_sizes_of_earlier_stages_fix_the_input():
             length = x.shape[1]
             return self.c(self.b(self.a(x)).sum(1) / length)
 
-    net = ps.gate(Average(), torch.zeros(2, 10, 6), at="b", halves=ps.Both(ps.PerFeature()))
+    net = ps.gate(Average(), torch.zeros(2, 10, 6), at="b", layer=ps.LayerConfig(granularity="feature"))
     for call in (net, net.predict):
         with pytest.raises(ShapeError, match=r"\(2, 20, 6\)"):
             call(torch.randn(2, 20, 6))
@@ -165,7 +165,7 @@ def test_sizes_of_earlier_stages_fix_the_input():
 
 def test_series_of_any_length_where_nothing_fixes_it():
     model = nn.Sequential(nn.Conv1d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(4, 3))
-    net = ps.gate(model, torch.zeros(2, 3, 20), at="1", halves=ps.Both(ps.PerChannel())).eval()
+    net = ps.gate(model, torch.zeros(2, 3, 20), at="1", layer=ps.LayerConfig(granularity="channel")).eval()
     x = torch.randn(5, 3, 33)
     assert torch.equal(net(x).logits, model(x))
     net.predict(x)
@@ -201,8 +201,8 @@ def test_a_network_of_another_precision():
 
 def test_in_place_behind_a_view_trains():
     model = nn.Sequential(nn.Conv1d(3, 4, 3), nn.Flatten(), nn.ReLU(inplace=True), nn.Linear(4 * 8, 3))
-    for halves in (ps.Both(), ps.GateOnly()):
-        net, x = ps.gate(model, torch.zeros(2, 3, 10), at="0", halves=halves), torch.randn(4, 3, 10)
+    for layer in (ps.LayerConfig(), ps.LayerConfig("gate")):
+        net, x = ps.gate(model, torch.zeros(2, 3, 10), at="0", layer=layer), torch.randn(4, 3, 10)
         ps.Objective()(net, net(x), torch.tensor([0, 1, 2, 0])).total.backward()
 
 

@@ -72,14 +72,20 @@ def test_one_value_for_all_or_one_for_each():
     x = torch.zeros(2, 6)
     net = ps.gate(sequential(), x, at=[0.3, 0.7], positives={1, 2})
     assert [layer.gate.positives for layer in net.layers] == [(1, 2), (1, 2)]
-    net = ps.gate(sequential(), x, at=[0.3, 0.7], positives=[None, {1}], halves=[ps.GateOnly(), ps.CompressionOnly()])
+    net = ps.gate(
+        sequential(),
+        x,
+        at=[0.3, 0.7],
+        positives=[None, {1}],
+        layer=[ps.LayerConfig("gate"), ps.LayerConfig("compression")],
+    )
     assert net.layers[0].gate.positives is None
     assert net.layers[0].compression is None
     assert net.layers[1].gate is None
     with pytest.raises(LabelError, match="positives for 3 gates came, and there are 2"):
         ps.gate(sequential(), x, at=[0.3, 0.7], positives=[{1}, {2}, {3}])
-    with pytest.raises(CutError, match="halves for 1 layers came, and there are 2"):
-        ps.gate(sequential(), x, at=[0.3, 0.7], halves=[ps.Both()])
+    with pytest.raises(CutError, match="LayerConfig"):
+        ps.gate(sequential(), x, at=[0.3, 0.7], layer=[ps.LayerConfig()])
     with pytest.raises(LabelError, match=r"positives \[7\] are no classes of this network; its classes are 0 … 3"):
         ps.gate(sequential(), x, at=0.3, positives={1, 7})
     with pytest.raises(LabelError, match=r"background = 4 is no class"):

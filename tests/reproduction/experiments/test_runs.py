@@ -114,8 +114,8 @@ def test_the_budget_says_how_masks_are_trained(monkeypatch, method, masks) -> No
     task = tasks.TASKS["tones"]
     monkeypatch.setitem(tasks.TASKS, "tones", replace(task, lite=replace(task.lite, masks=masks)))
     net = build(Run("tones", method, 0), task.data(None, "lite"))
-    made = [layer.compression.binarised for layer in net.layers if layer.compression is not None]
-    assert made and set(made) == {masks.binarised}
+    made = [layer.compression.mask_kind for layer in net.layers if layer.compression is not None]
+    assert made and set(made) == {masks.kind}
     seen = []
     monkeypatch.setattr(methods, "fit", lambda *_, objective, **__: seen.append(objective) or History())
     monkeypatch.setattr(methods, "fit_in_two_stages", lambda *_, objective, **__: seen.append(objective) or [History()])

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from penstock.errors import LabelError, ObjectiveError
-from penstock.gating.layers.compression import Granularity, PerElement
+from penstock.gating.layers.config import Granularity
+from penstock.gating.layers.mask_layout import MASK_LAYOUTS
 
 
 class Gate(nn.Module):
@@ -38,7 +39,7 @@ class Gate(nn.Module):
     def __init__(
         self,
         feature: tuple[int, ...],
-        over: Granularity = PerElement(),
+        granularity: Granularity = "element",
         *,
         width: int = 16,
         positives: Collection[int] | None = None,
@@ -49,9 +50,9 @@ class Gate(nn.Module):
                 "a gate with no positives would stop everything: name at least one label, or None for all but "
                 "background."
             )
-        self.over = over
+        self.granularity = granularity
         self.positives = None if positives is None else tuple(sorted({int(label) for label in positives}))
-        self.squeeze = nn.Linear(prod(over.mask_shape(feature)), width)
+        self.squeeze = nn.Linear(prod(MASK_LAYOUTS[granularity].mask_shape(feature)), width)
         self.norm = nn.LayerNorm(width)
         self.score = nn.Linear(width, 1)
         self.register_buffer("threshold", torch.zeros((), dtype=torch.float64))
@@ -67,7 +68,7 @@ class Gate(nn.Module):
     def hidden(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
         """Return the hidden units of features, or of packed features: (batch, width)."""
         weight = self.squeeze.weight if kept is None else self.squeeze.weight.index_select(1, kept)
-        pooled = self.over.pool(x)  # (batch, units)
+        pooled = MASK_LAYOUTS[self.granularity].pool(x)  # (batch, units)
         if not torch.is_autocast_enabled(x.device.type):  # which casts by itself
             pooled = pooled.to(weight.dtype)
         hidden = F.linear(pooled, weight, self.squeeze.bias)  # (batch, width)
@@ -119,7 +120,7 @@ class ClassGate(Gate):
     def __init__(
         self,
         feature: tuple[int, ...],
-        over: Granularity = PerElement(),
+        granularity: Granularity = "element",
         *,
         classes: int,
         background: int = 0,
@@ -127,7 +128,7 @@ class ClassGate(Gate):
         width: int = 16,
         positives: Collection[int] | None = None,
     ):
-        super().__init__(feature, over, width=width, positives=positives)
+        super().__init__(feature, granularity, width=width, positives=positives)
         if not 0 < class_loss_weight < inf:
             raise ObjectiveError(f"class_loss_weight = {class_loss_weight:g} is not possible: it is a weight, above 0.")
         self.background, self.class_loss_weight = background, class_loss_weight

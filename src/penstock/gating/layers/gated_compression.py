@@ -1,65 +1,29 @@
-"""The gated compression layer: both halves in one (the paper's section 2.3)."""
+"""The gated compression layer: a gate behind a compression mask (the paper's section 2.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from penstock.errors import LabelError
-from penstock.gating.layers.compression import Compression, Granularity, PerElement
+from penstock.gating.layers.compression import Compression
+from penstock.gating.layers.config import Granularity, LayerConfig
 from penstock.gating.layers.gate import ClassGate, Gate
-from penstock.gating.layers.mask import Binarisation, Thresholded
-
-
-@dataclass(frozen=True)
-class Both:
-    """A gate behind a compression: the paper's GC layer.
-
-    Attributes:
-        over: what a dimension of the mask is.
-        width: the gate's hidden units.
-        binarised: how the mask's weights become 0s and 1s while training.
-        reads_all: the gate reads every value that flows on, rather than one for each dimension of the mask: under a
-            mask of channels, all places and not their mean. Features must then keep their size.
-        class_loss_weight: 0 for the paper's gate; above it, the weight with which the gate also learns which class it sees
-            (`ClassGate`). Where classes are alike, the network behind it can be the better for it.
-    """
-
-    over: Granularity = PerElement()
-    width: int = 16
-    binarised: Binarisation = Thresholded()
-    reads_all: bool = False
-    class_loss_weight: float = 0.0
-
-
-@dataclass(frozen=True)
-class GateOnly:
-    """A gate that reads all features, and lets all of them flow on; its attributes are those of `Both`."""
-
-    over: Granularity = PerElement()
-    width: int = 16
-    class_loss_weight: float = 0.0
-
-
-@dataclass(frozen=True)
-class CompressionOnly:
-    """A compression that every sample passes."""
-
-    over: Granularity = PerElement()
-    binarised: Binarisation = Thresholded()
-
-
-Halves: TypeAlias = Both | GateOnly | CompressionOnly
-"""Which halves a layer has."""
+from penstock.gating.layers.mask_layout import MASK_LAYOUTS, MaskLayout
 
 
 class GatedCompression(nn.Module):
-    """Thin the features, and score from what is left whether the sample may go on.
+    """Mask the features, and score from what is kept whether the sample passes.
+
+    Args:
+        feature: the shape of one sample's features, without the batch.
+        config: what the layer consists of.
+        positives: Ω, the labels that the gate lets pass; None for all but ``background``.
+        classes: the number of classes; required when ``config.class_loss_weight`` is above 0.
+        background: the label of negatives.
 
     Shapes:
         x: (batch, *feature) -> (features: (batch, *feature), logits: (batch,), of a `ClassGate` (batch, classes), or
@@ -68,14 +32,14 @@ class GatedCompression(nn.Module):
     >>> layer = GatedCompression((16, 14, 14))
     >>> layer.density, layer.transmitted_values, layer.gate_macs
     (1.0, 3136, 50192)
-    >>> GatedCompression((16, 14, 14), GateOnly()).compression is None
+    >>> GatedCompression((16, 14, 14), LayerConfig("gate")).compression is None
     True
     """
 
     def __init__(
         self,
         feature: tuple[int, ...],
-        halves: Halves = Both(),
+        config: LayerConfig = LayerConfig(),
         *,
         positives: Collection[int] | None = None,
         classes: int | None = None,
@@ -83,85 +47,89 @@ class GatedCompression(nn.Module):
     ):
         super().__init__()
         self.feature = tuple(feature)
-        self.halves = halves
-        over = halves.over
-        self.compression = None if isinstance(halves, GateOnly) else Compression(self.feature, over, halves.binarised)
-        self.gate = None
-        if not isinstance(halves, CompressionOnly):
-            self.gate = self._gate(halves, positives, classes, background)
+        self.config = config
+        self.compression = None
+        if config.has_compression:
+            self.compression = Compression(self.feature, config.granularity, config.mask)
+        self.gate = self._build_gate(positives, classes, background) if config.has_gate else None
 
-    def _gate(
-        self, halves: Both | GateOnly, positives: Collection[int] | None, classes: int | None, background: int
-    ) -> Gate:
-        read = PerElement() if self._reads_all else halves.over
-        if not halves.class_loss_weight:
-            return Gate(self.feature, read, width=halves.width, positives=positives)
+    def _build_gate(self, positives: Collection[int] | None, classes: int | None, background: int) -> Gate:
+        config = self.config
+        if not config.class_loss_weight:
+            return Gate(self.feature, self._gate_granularity, width=config.gate_width, positives=positives)
         if classes is None:
-            raise LabelError(
-                "a gate that learns classes (class_loss_weight) must know how many there are: give classes."
-            )
+            raise LabelError("class_loss_weight needs the number of classes: pass classes.")
         return ClassGate(
             self.feature,
-            read,
+            self._gate_granularity,
             classes=classes,
             background=background,
-            class_loss_weight=halves.class_loss_weight,
-            width=halves.width,
+            class_loss_weight=config.class_loss_weight,
+            width=config.gate_width,
             positives=positives,
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        thinned = self.apply_mask(x)
-        return thinned, None if self.gate is None else self.gate(thinned)
+        masked = self.apply_mask(x)
+        return masked, None if self.gate is None else self.gate(masked)
 
     def apply_mask(self, x: Tensor) -> Tensor:
-        """Return what flows on of the features."""
+        """Return the features with the dropped dimensions set to zero."""
         return x if self.compression is None else self.compression(x)
 
     def score(self, x: Tensor) -> Tensor:
-        """Return what the gate says of features not yet thinned, reading only what the mask keeps."""
+        """Return the gate's output for unmasked features, reading only what the mask keeps."""
         assert self.gate is not None
         if self.compression is None:
             return self.gate(x)  # type: ignore[no-any-return]
         return self.gate(self.compression.pack(x), self.read)  # type: ignore[no-any-return]
 
     @property
+    def layout(self) -> MaskLayout:
+        """How the mask lies over the features."""
+        return MASK_LAYOUTS[self.config.granularity]
+
+    @property
     def read(self) -> Tensor:
-        """The columns of the gate's first matrix that what flows on has, ascending: what `Gate.shrink` takes."""
+        """The columns of the gate's first matrix that the kept features use, ascending: the input of `Gate.shrink`."""
         assert self.gate is not None
         if self.compression is None:
-            return torch.arange(self._units)
+            return torch.arange(self._gate_inputs)
         if not self._reads_all:
             return self.compression.kept
         return self.compression.mask.detach().expand(self.feature).flatten().nonzero().flatten()
 
     @property
     def any_length(self) -> bool:
-        """Whether axes that the mask does not distinguish may be longer or shorter than in the example."""
-        return self.halves.over.any_length and not self._reads_all
-
-    @property
-    def _reads_all(self) -> bool:
-        return isinstance(self.halves, Both) and self.halves.reads_all
-
-    @property
-    def _units(self) -> int:
-        """The values that a gate reads of features of which nothing is dropped."""
-        return prod(self.feature if self._reads_all else self.halves.over.mask_shape(self.feature))
+        """Whether axes that the mask does not cover may differ in length from the example."""
+        return self.layout.any_length and not self._reads_all
 
     @property
     def density(self) -> float:
-        """The share of the features that flows on."""
+        """The share of the features that is sent on."""
         return 1.0 if self.compression is None else self.compression.density
 
     @property
     def transmitted_values(self) -> int:
-        """How many numbers of a passing sample flow on."""
+        """The number of values sent on for a sample that passes."""
         return round(self.density * prod(self.feature))
 
     @property
     def gate_macs(self) -> int:
-        """The multiply-accumulates of one decision; 0 without a gate."""
+        """The multiply-accumulates of one gate decision; 0 without a gate."""
         if self.gate is None:
             return 0
-        return self.gate.macs(round(self.density * self._units))
+        return self.gate.macs(round(self.density * self._gate_inputs))
+
+    @property
+    def _reads_all(self) -> bool:
+        return self.config.gate_input == "all"
+
+    @property
+    def _gate_granularity(self) -> Granularity:
+        return "element" if self._reads_all else self.config.granularity
+
+    @property
+    def _gate_inputs(self) -> int:
+        """The values that the gate reads when nothing is dropped."""
+        return prod(MASK_LAYOUTS[self._gate_granularity].mask_shape(self.feature))

@@ -1,54 +1,24 @@
 """How the weights φ of a mask become 0s and 1s (the paper's equations 5 and 6).
 
-    Thresholded()    1 where σ(φ) > ½: the paper's Γ
-    Drawn()          of those, each with probability σ(φ), while training: a draw for each sample and dimension
+    "thresholded"    1 where σ(φ) > ½: the paper's Γ
+    "drawn"          of those, each with probability σ(φ), drawn per sample and dimension, during training only
 
-Neither has a gradient of its own, so the gradient of the mask is handed straight through to φ. A dropped dimension
-still receives one (the gradient of the mask is x · ∂loss/∂y, whatever the mask is), so it can come back.
+Neither has a gradient of its own, so the mask's gradient is passed straight through to φ. A dropped dimension still
+receives one (the gradient of the mask is x · ∂loss/∂y, whatever the mask is), so it can come back.
 
-A network that is deployed always has the thresholded mask. Drawn ones come from the stochastic binarisation of
-binarised networks (Courbariaux et al., arXiv:1602.02830), by which the paper's layer was inspired: a dimension that is
-not sure of its place comes and goes, and the network learns to do without any single one
-(docs/decisions/0012-drawn-masks.md).
+Evaluation and deployment always threshold. Drawing follows the stochastic binarisation of binarised networks
+(Courbariaux et al., arXiv:1602.02830), which inspired the paper's layer: the network learns not to rely on any single
+dimension (docs/decisions/0012-drawn-masks.md).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-
-class Binarisation(ABC):
-    """How φ becomes a mask while training: `Thresholded` or `Drawn`."""
-
-    @abstractmethod
-    def while_training(self, phi: Tensor, samples: int) -> Tensor:
-        """Return a mask that broadcasts against (samples, *feature), with a straight-through gradient to ``phi``."""
-
-
-@dataclass(frozen=True)
-class Thresholded(Binarisation):
-    """Keep what is above ½: the paper's choice, and the same mask as in deployment."""
-
-    def while_training(self, phi: Tensor, samples: int) -> Tensor:
-        return binary_mask(phi)
-
-
-@dataclass(frozen=True)
-class Drawn(Binarisation):
-    """Keep, of what is above ½, each dimension of each sample with probability σ(φ).
-
-    What is below ½ is never drawn: the network behind would come to rest on values that deployment does not send.
-    """
-
-    def while_training(self, phi: Tensor, samples: int) -> Tensor:
-        mask = binary_mask(phi)
-        kept = mask.detach()
-        has_drawn_masks = torch.rand(samples, *phi.shape, device=phi.device) < clip(phi.detach())
-        return kept * has_drawn_masks + (mask - kept)
+from penstock.gating.layers.config import MaskKind
 
 
 def clip(phi: Tensor) -> Tensor:
@@ -68,6 +38,24 @@ def binary_mask(phi: Tensor) -> Tensor:
     return _StraightThrough.apply(phi)  # type: ignore[no-any-return]
 
 
+def drawn_mask(phi: Tensor, samples: int) -> Tensor:
+    """Return one random mask per sample, (samples, *phi.shape), with a straight-through gradient.
+
+    Dimensions at or below ½ are never drawn: the network would come to depend on values that deployment does not send.
+    """
+    mask = binary_mask(phi)
+    kept = mask.detach()
+    drawn = torch.rand(samples, *phi.shape, device=phi.device) < clip(phi.detach())
+    return kept * drawn + (mask - kept)
+
+
+TRAINING_MASKS: dict[MaskKind, Callable[[Tensor, int], Tensor]] = {
+    "thresholded": lambda phi, samples: binary_mask(phi),
+    "drawn": drawn_mask,
+}
+"""The mask of a training step, given φ and the batch size; it broadcasts against (samples, *feature)."""
+
+
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx, phi: Tensor) -> Tensor:  # type: ignore[no-untyped-def, override]
@@ -77,6 +65,6 @@ class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[no-untyped-def, override]
         (phi,) = ctx.saved_tensors
-        # Outside [0, 1] only the way back is open: a step further out would change nothing but the way home.
+        # Outside [0, 1] φ may only move back: a step further out changes no mask and delays the return.
         outward = ((phi <= 0) & (grad > 0)) | ((phi >= 1) & (grad < 0))
         return grad.masked_fill(outward, 0)

@@ -10,7 +10,7 @@ from numbers import Integral
 from torch import Tensor, nn
 
 from penstock.errors import CutError, LabelError
-from penstock.gating.layers import Both, GatedCompression, Halves
+from penstock.gating.layers import GatedCompression, LayerConfig
 from penstock.gating.network import CutSpec, GatedNetwork
 from penstock.gating.surgery.cuts import survey
 from penstock.gating.surgery.partition import split
@@ -24,7 +24,7 @@ def gate(
     example: Tensor,
     at: float | int | str | Iterable[float | str] | None = None,
     *,
-    halves: Halves | Sequence[Halves] = Both(),
+    layer: LayerConfig | Sequence[LayerConfig] = LayerConfig(),
     positives: Positives = None,
     background: int = 0,
 ) -> GatedNetwork:
@@ -36,8 +36,7 @@ def gate(
         example: a batch as the network takes it, (batch, ...). Only its shape and dtype matter.
         at: where the gates stand: a depth (0.4), several (0.2, 0.4, 0.6), a count spread evenly (3), or names of
             modules ("layer2"). `cuts` lists the legal places. 0 gives the plain network, ready for `fit`.
-        halves: what a layer has: `Both()`, `GateOnly()` or `CompressionOnly()`, with their granularity; one for all, or
-            a list with one for each.
+        layer: what each layer consists of: one `LayerConfig` for all, or a sequence with one for each.
         positives: Ω, the labels that gates let pass: one set for all gates, or a list with one for each. None for all
             but background.
         background: the label of what is of no interest.
@@ -72,17 +71,16 @@ def gate(
         macs=tuple(macs),
         fixed_size=fixed_size,
     )
+    configs, omegas = _configs(layer, len(shapes)), _positives(positives, len(shapes))
     layers = [
-        GatedCompression(shape, half, positives=omega, classes=classes, background=background)
-        for shape, half, omega in zip(
-            shapes, _halves(halves, len(shapes)), _positives(positives, len(shapes)), strict=True
-        )
+        GatedCompression(shape, config, positives=omega, classes=classes, background=background)
+        for shape, config, omega in zip(shapes, configs, omegas, strict=True)
     ]
     device = example.device
-    network = GatedNetwork(stages, [layer.to(device) for layer in layers], plan, origin, background=background)
+    network = GatedNetwork(stages, [built.to(device) for built in layers], plan, origin, background=background)
     training = model.training if isinstance(model, nn.Module) else stages[0].training
-    for layer in layers:
-        layer.train(training)
+    for built in layers:
+        built.train(training)
     network.training = training
     return network
 
@@ -125,11 +123,11 @@ def _positives(positives: Positives, gates: int) -> list[Collection[int] | None]
     return list(positives)  # type: ignore[arg-type]
 
 
-def _halves(halves: Halves | Sequence[Halves], gates: int) -> list[Halves]:
-    if not isinstance(halves, Sequence):
-        return [halves] * gates
-    if len(halves) != gates:
+def _configs(layer: LayerConfig | Sequence[LayerConfig], gates: int) -> list[LayerConfig]:
+    if isinstance(layer, LayerConfig):
+        return [layer] * gates
+    if len(layer) != gates:
         raise CutError(
-            f"halves for {len(halves)} layers came, and there are {gates}: give one for all, or one for each."
+            f"expected one LayerConfig for all gates or one for each of the {gates}, got {len(layer)} of them."
         )
-    return list(halves)
+    return list(layer)
