@@ -20,7 +20,7 @@ import torch
 from rich.console import Console
 
 from benchmarks import fashion, islands, speed, surgery
-from penstock.evaluation.tables import table_of
+from penstock.gating.tables import table_of
 from penstock.runtime.files import write_atomically
 
 LATEST = Path(__file__).parent / "latest.json"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.listening import HEARD, RESULTS, ROOT
-from penstock.evaluation.tables import percent
+from penstock.gating.tables import percent
 from penstock.wakeword.metrics import DetectionMetrics, Utterance, hours_needed
 from penstock.wakeword.report import det_plot, rate, trace_plot
 from penstock.wakeword.thresholds import OperatingPoint

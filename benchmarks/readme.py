@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from penstock.evaluation.tables import count, percent
+from penstock.gating.tables import count, percent
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rich.table import Table
 
-from penstock.evaluation.tables import percent, table_of
+from penstock.gating.tables import percent, table_of
 from reproduction.experiments.paper_experiments import Experiment
 from reproduction.results.claims import Claim
 from reproduction.results.summary import MeanStd, SummaryRow

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from penstock import demo
-from penstock.evaluation.tables import render
+from penstock.gating.tables import render
 
 pytestmark = [
     pytest.mark.skipif(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.evaluation.tables import percent
+from penstock.gating.tables import percent
 from reproduction.page.analysis_figures import gate_auc, gate_stopping
 from reproduction.page.dataset_figures import Quantity, accuracy, stopped
 from reproduction.results.claims import COMPARED_LOSS, rank_correlation, stopping_at

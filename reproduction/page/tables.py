@@ -8,8 +8,8 @@ from math import ceil, log2, prod
 from statistics import mean
 from typing import Any
 
-from penstock.evaluation.cost import FLOAT_BYTES
-from penstock.evaluation.tables import percent
+from penstock.gating.layers.gated_compression import FLOAT_BYTES
+from penstock.gating.tables import percent
 from reproduction.experiments.measure import LOSS_LEVELS
 from reproduction.experiments.methods import GC, Method
 from reproduction.experiments.paper_experiments import EXPERIMENTS, table1

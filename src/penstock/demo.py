@@ -21,12 +21,12 @@ from penstock.datasets.splits import Labelled, stream
 from penstock.datasets.wrist import STEP, WINDOW, Windows, wrist
 from penstock.evaluation.calibrate import calibrate
 from penstock.evaluation.evaluate import Evaluation, evaluate
-from penstock.evaluation.tables import count, network_table, percent, table_of
 from penstock.evaluation.timing import best_seconds
 from penstock.gating.checkpoint import save
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery import gate
+from penstock.gating.tables import count, network_table, percent, table_of
 from penstock.models.resnet import resnet8_1d
 from penstock.runtime.files import write_atomically
 from penstock.training.fit import fit

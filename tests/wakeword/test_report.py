@@ -5,7 +5,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 
 from penstock.errors import DataError, StorageError
-from penstock.evaluation.tables import WIDTH, render
+from penstock.gating.tables import WIDTH, render
 from penstock.wakeword.metrics import DetectionMetrics, Utterance
 from penstock.wakeword.report import det_figure, det_plot, listening_table, trace_figure, trace_plot
 from penstock.wakeword.thresholds import OperatingPoint

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from penstock.cli.show import AsJson, line, show
 from penstock.datasets.fetch import catalogue
-from penstock.evaluation.tables import table_of
+from penstock.gating.tables import table_of
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -17,11 +17,12 @@ from penstock.datasets.loading import batches, class_counts
 from penstock.errors import StorageError
 from penstock.evaluation import calibrate as calibration
 from penstock.evaluation import evaluate as evaluation
-from penstock.evaluation.tables import cuts_table, evaluation_tables, export_tables, network_table
+from penstock.evaluation.tables import evaluation_tables, export_tables
 from penstock.gating import checkpoint as storage
 from penstock.gating import surgery
 from penstock.gating.layers.config import GateInput, Granularity, LayerConfig, MaskKind, Parts
 from penstock.gating.objective import Objective
+from penstock.gating.tables import cuts_table, network_table
 from penstock.training.config import OptimizerConfig
 
 ModelName = Annotated[str, typer.Option("--model", "-m", help="The network, as package.module:function.")]

@@ -9,9 +9,8 @@ from math import prod
 import torch
 from torch import Tensor
 
+from penstock.gating.layers.gated_compression import FLOAT_BYTES
 from penstock.gating.network import GatedNetwork
-
-FLOAT_BYTES = 4  # features cross as float32 unless they are quantised
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,8 @@ class Evaluation:
         return plot_evaluation(self, Path(folder), net)
 
     def __str__(self) -> str:
-        from penstock.evaluation.tables import evaluation_tables, render
+        from penstock.evaluation.tables import evaluation_tables
+        from penstock.gating.tables import render
 
         return render(*evaluation_tables(self))
 

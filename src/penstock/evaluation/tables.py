@@ -2,71 +2,16 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable
-from math import exp, prod
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 
-from penstock.evaluation.cost import FLOAT_BYTES
+from penstock.gating.tables import count, dims, percent, table_of, threshold_score
 
 if TYPE_CHECKING:
     from penstock.evaluation.evaluate import Evaluation
     from penstock.export import Exported
-    from penstock.gating.network import GatedNetwork
-    from penstock.gating.surgery.cuts import Cut
-
-WIDTH = 100
-
-
-def render(*parts: RenderableType) -> str:
-    """Return tables as plain text."""
-    text = io.StringIO()
-    console = Console(file=text, width=WIDTH, color_system=None, force_terminal=False)
-    for part in parts:
-        console.print(part)
-    return text.getvalue().rstrip()
-
-
-def cuts_table(cuts: Iterable[Cut]) -> Table:
-    """Return a row for each legal place of a gate."""
-    table = table_of("name", ">depth", ">MACs before", ">shape", ">values", title="Legal places for a gate")
-    for cut in cuts:
-        table.add_row(cut.name, f"{cut.depth:.2f}", count(cut.macs), dims(cut.shape), f"{prod(cut.shape):,}")
-    return table
-
-
-def network_table(net: GatedNetwork) -> Table:
-    """Return a row for each stage of a gated network, and for the layer behind it."""
-    title = f"Gated {net.plan.model}"
-    table = table_of(
-        "stage",
-        "cut after",
-        ">MACs",
-        ">features",
-        ">kept",
-        ">bytes",
-        "gate passes",
-        ">from score",
-        title=title,
-    )
-    for i, macs in enumerate(net.plan.macs):
-        if i == len(net.layers):
-            table.add_row(str(i + 1), "(end)", count(macs))
-            continue
-        layer = net.layers[i]
-        wanted, score = "(no gate)", ""
-        if layer.gate is not None:
-            wanted = "all but background" if layer.gate.positives is None else str(set(layer.gate.positives))
-            score = _score(layer.gate.threshold.item())
-            macs += layer.gate_macs
-        kept = f"{layer.transmitted_values:,}"
-        payload = f"{layer.transmitted_values * FLOAT_BYTES:,}"
-        table.add_row(str(i + 1), net.plan.at[i], count(macs), dims(layer.feature), kept, payload, wanted, score)
-    return table
 
 
 def export_tables(exported: Exported) -> list[RenderableType]:
@@ -82,7 +27,7 @@ def export_tables(exported: Exported) -> list[RenderableType]:
             f"{stage.file_bytes:,}",
             "" if last else f"{dims(gives.shape)} {gives.dtype}",
             "" if last else f"{gives.payload_bytes:,}",
-            "" if stage.gate is None else _score(stage.gate.threshold),
+            "" if stage.gate is None else threshold_score(stage.gate.threshold),
             f"{error:.1e}",
         )
     table.caption = "MACs: of the graph, from which what no mask keeps is gone as far as it can be\n"
@@ -170,47 +115,3 @@ def _classes(e: Evaluation) -> Table:
     for one in e.classes:
         table.add_row(one.name, f"{one.samples:,}", percent(one.recall), percent(one.recall_open), percent(one.stopped))
     return table
-
-
-def _score(threshold: float) -> str:
-    """Return a threshold, which is a logit, as the score that a sample needs to pass.
-
-    >>> _score(0.0), _score(-7.5), _score(float("-inf"))
-    ('0.5', '0.000553', '0')
-    """
-    odds = exp(min(threshold, 700.0))
-    return f"{odds / (1 + odds):.3g}"
-
-
-def table_of(*columns: str, title: str) -> Table:
-    """Return an empty table; a column whose name starts with '>' is set to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(
-            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
-        )
-    return table
-
-
-def percent(value: float) -> str:
-    """Return a share as a person reads it."""
-    if value == 0:
-        return "0 %"
-    return f"{100 * value:.1f} %" if abs(value) >= 0.0005 else f"{100 * value:.2f} %"
-
-
-def count(value: float) -> str:
-    """Return a large number in three digits.
-
-    >>> count(1_234_567), count(999), count(15_500_000_000)
-    ('1.23 M', '999', '15.5 G')
-    """
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.3g}"
-
-
-def dims(shape: tuple[int, ...]) -> str:
-    """Return a shape as 16×14×14."""
-    return "×".join(map(str, shape))

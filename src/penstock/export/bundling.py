@@ -99,7 +99,8 @@ class Exported:
         }
 
     def __str__(self) -> str:
-        from penstock.evaluation.tables import export_tables, render
+        from penstock.evaluation.tables import export_tables
+        from penstock.gating.tables import render
 
         return render(*export_tables(self))
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from penstock.errors import CutError, LabelError, ShapeError
 from penstock.gating.layers import ClassGate, GatedCompression
 from penstock.gating.mode import mode
+from penstock.gating.tables import network_table, render
 
 
 class GatedOutput(NamedTuple):
@@ -234,8 +235,6 @@ class GatedNetwork(nn.Module):
         return super().train(mode)
 
     def __str__(self) -> str:
-        from penstock.evaluation.tables import network_table, render
-
         return render(network_table(self))
 
     def _gate(self, i: int):  # type: ignore[no-untyped-def]

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from penstock.errors import DataError
 from penstock.evaluation.plots import NEGATIVE, NEUTRAL, POSITIVE, write_figure
-from penstock.evaluation.tables import percent, table_of
+from penstock.gating.tables import percent, table_of
 from penstock.wakeword.benchmark import StreamCost
 from penstock.wakeword.metrics import CONFIDENCE, SLACK_S, DetectionMetrics, Utterance, pair
 from penstock.wakeword.thresholds import OperatingPoint

@@ -14,6 +14,9 @@ from penstock.gating.layers.config import Granularity, LayerConfig
 from penstock.gating.layers.gate import ClassGate, Gate
 from penstock.gating.layers.mask_layout import MASK_LAYOUTS, MaskLayout
 
+FLOAT_BYTES = 4
+"""Features are sent as float32 unless they are quantised."""
+
 
 class GatedCompression(nn.Module):
     """Mask the features, and score from what is kept whether the sample passes.

@@ -19,6 +19,7 @@ from torch import Tensor, fx, nn
 from penstock.errors import CutError
 from penstock.gating.surgery.profile import Measured, measure
 from penstock.gating.surgery.trace import Trace, owner, trace
+from penstock.gating.tables import cuts_table, render
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,6 @@ class Cuts(tuple[Cut, ...]):
     """Legal cuts, in the order of the network; prints as a table."""
 
     def __str__(self) -> str:
-        from penstock.evaluation.tables import cuts_table, render
-
         return render(cuts_table(self))
 
     __repr__ = __str__
