@@ -1,6 +1,6 @@
-"""What our own results say to the paper's figures, in a sentence each; every number in it is computed.
+"""State what the results show for each figure, in one or two sentences; every number is computed.
 
-A finding is an empty text while the runs that it speaks of are not there.
+A finding is an empty string while the runs it needs are missing.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from reproduction.results.finished_runs import BySeed
 
 
 def position_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
-    """Say what a layer at 10, 40 and 80 % of the depth stops and drops, and what rises with depth."""
-    said = []
+    """Report early stopping and sparsity at 10, 40 and 80 % depth, and their trend with depth."""
+    parts = []
     for block in (1, 4, 8):
         there = [places[block] for places in lines.values() if places.get(block)]
         if there:
             stops = _range([_mean(results, lambda result: stopping_at(result, COMPARED_LOSS)) for results in there])
             drops = _range([_mean(results, sparsity) for results in there])
-            said.append(
-                f"at {10 * block} % of the depth it stops {stops} of the negatives and drops {drops} of the values"
+            parts.append(
+                f"at {10 * block} % depth a layer stops {stops} of the negatives and drops {drops} of the values"
             )
-    return " ".join(text for text in (f"Here, {'; '.join(said)}." if said else "", *_with_depth(lines)) if text)
+    return " ".join(text for text in (f"Here, {'; '.join(parts)}." if parts else "", *_with_depth(lines)) if text)
 
 
 def _with_depth(lines: Mapping[str, Mapping[int, BySeed]]) -> Iterator[str]:
-    """Say how early stopping and the values kept go with depth, on data sets that have all positions."""
+    """Report the trend of early stopping and of the kept values with depth, where all positions were run."""
     whole = {title: places for title, places in lines.items() if len(places) > 1 and all(places.values())}
     if not whole:
         return
     where: tuple[tuple[str, Quantity], ...] = (
-        ("at equal positives lost,", lambda result: stopping_at(result, COMPARED_LOSS)),
-        ("at the operating point of table 1, which keeps the accuracy and lets the loss be what it is,", stopped),
+        ("at equal positive loss,", lambda result: stopping_at(result, COMPARED_LOSS)),
+        ("at the operating point of table 1, which fixes the accuracy and not the loss,", stopped),
     )
     for place, quantity in where:
         ranks = [
@@ -52,21 +52,21 @@ def _with_depth(lines: Mapping[str, Mapping[int, BySeed]]) -> Iterator[str]:
         f"{_mean(places[min(places)], kept):,.0f} and {_mean(places[max(places)], kept):,.0f} on {title}"
         for title, places in whole.items()
     ]
-    yield f"Behind the first block and behind the last, so many values of a sample are kept: {'; '.join(ends)}."
+    yield f"Values kept per sample after the first and after the last block: {'; '.join(ends)}."
 
 
 def count_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
-    """Say how far accuracy falls from one layer to eight."""
-    said = []
+    """Report the change of accuracy from one layer to eight."""
+    changes = []
     for title, numbers in lines.items():
         few, many = numbers[min(numbers)], numbers[max(numbers)]
         if few and many:
-            said.append(f"{_points(_mean(many, accuracy) - _mean(few, accuracy))} on {title}")
-    return f"Here, from one layer to eight, accuracy changes by {', '.join(said)}." if said else ""
+            changes.append(f"{_points(_mean(many, accuracy) - _mean(few, accuracy))} on {title}")
+    return f"Here, from one layer to eight, accuracy changes by {', '.join(changes)}." if changes else ""
 
 
 def alpha_finding(baseline: BySeed, alphas: Mapping[float, BySeed]) -> str:
-    """Say where the gated network is the more accurate one, and what the gate gains."""
+    """Report at how many α the gated network beats the Baseline, and the AUC at the smallest and largest α."""
     there = {alpha: results for alpha, results in alphas.items() if results}
     if not baseline or not there:
         return ""
@@ -80,20 +80,20 @@ def alpha_finding(baseline: BySeed, alphas: Mapping[float, BySeed]) -> str:
 
 
 def beta_finding(baseline: BySeed, betas: Mapping[float, BySeed]) -> str:
-    """Say what the mask drops without and with the heaviest regularisation, and what accuracy does."""
+    """Report sparsity at the smallest and largest β, and the range of accuracies relative to the Baseline."""
     there = {beta: results for beta, results in betas.items() if results}
     if not baseline or not there:
         return ""
-    dropped = ", ".join(f"{percent(_mean(there[beta], sparsity))} at β = {beta:g}" for beta in (min(there), max(there)))
+    least, most = (percent(_mean(there[beta], sparsity)) for beta in (min(there), max(there)))
     gains = [_mean(results, accuracy) - _mean(baseline, accuracy) for results in there.values()]
     return (
-        f"Here the mask drops {dropped}. Accuracy minus the Baseline's lies between {_points(min(gains))} and "
-        f"{_points(max(gains))}."
+        f"Here the mask drops {least} of the values at β = {min(there):g} and {most} at β = {max(there):g}. Accuracy "
+        f"minus the Baseline's lies between {_points(min(gains))} and {_points(max(gains))}."
     )
 
 
 def phi_finding(results: BySeed) -> str:
-    """Say how much of φ lies at the ends of its range, and how much is kept."""
+    """Report the share of φ at the ends of its range, and the share that is kept."""
     if not results:
         return ""
     counts = np.sum([result["layers"][0]["phi_histogram"] for result in results.values()], axis=0)
@@ -104,17 +104,17 @@ def phi_finding(results: BySeed) -> str:
 
 
 def gate_input_finding(blocks: Mapping[int, BySeed]) -> str:
-    """Say which input serves the gate best, and which the network."""
+    """Report which input is best for the gate, and which for the network."""
     there = {block: results for block, results in blocks.items() if results}
     if not there:
         return ""
     best = [max(there, key=lambda block: _mean(there[block], quantity)) for quantity in (gate_auc, accuracy)]
     gate, network = ("the raw input" if block == 0 else f"block {block}" for block in best)
-    return f"Here the gate is best when it reads {gate}, the network when the gate reads {network}."
+    return f"Here the gate is best when it reads {gate}, and the network is best when the gate reads {network}."
 
 
 def two_stages_finding(joint: BySeed, turns: Sequence[BySeed]) -> str:
-    """Say what training all at once gains over the best of the others."""
+    """Report the gain of joint training over the best alternating one."""
     there = [results for results in turns if results]
     if not joint or not there:
         return ""
@@ -123,13 +123,13 @@ def two_stages_finding(joint: BySeed, turns: Sequence[BySeed]) -> str:
         for quantity in (accuracy, gate_stopping)
     ]
     return (
-        f"Here training all at once gains {_points(gains[0])} of accuracy and {_points(gains[1])} of early stopping "
-        f"over the best of the {len(there)} ways to train by turns."
+        f"Here joint training changes accuracy by {_points(gains[0])} and early stopping by {_points(gains[1])} relative "
+        f"to the best of {len(there)} alternating trainings."
     )
 
 
 def dropout_finding(baseline: BySeed, rates: Mapping[float, BySeed], ours: Mapping[str, BySeed]) -> str:
-    """Say what dropout alone gains over the Baseline, and what ours have above its best, on the same seeds."""
+    """Report the gain of dropout over the Baseline, and of the GC networks over dropout, on the same seeds."""
     there = {rate: results for rate, results in rates.items() if results}
     seeds = set(baseline).intersection(*there.values(), *(results for results in ours.values() if results))
     if not there or not seeds:
@@ -140,20 +140,20 @@ def dropout_finding(baseline: BySeed, rates: Mapping[float, BySeed], ours: Mappi
     best = max(there, key=lambda rate: _mean(there[rate], accuracy))
     noise = _mean(there[best], accuracy)
     above = [f"{name} {_points(_mean(results, accuracy) - noise)}" for name, results in ours.items() if results]
-    said = (
+    text = (
         f"Here, on {len(seeds)} seed{'s' * (len(seeds) > 1)}, dropout alone changes the accuracy by "
         f"{_points(noise - plain)} at its best rate, {best:g}"
     )
-    return f"{said}; against that stand {' and '.join(above)}." if above else f"{said}."
+    return f"{text}; compared with dropout: {' and '.join(above)}." if above else f"{text}."
 
 
 def sparsity(result: dict[str, Any]) -> float:
-    """Return the share of values that are not sent."""
+    """Return the share of values that are dropped."""
     return float(result["activation_sparsity"])
 
 
 def kept(result: dict[str, Any]) -> float:
-    """Return how many values a sample's mask lets through, in all layers."""
+    """Return the number of values kept per sample, over all layers."""
     return float(sum(layer["density"] * prod(layer["feature"]) for layer in result["layers"]))
 
 
@@ -171,7 +171,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _points(difference: float) -> str:
-    """Return a difference of shares as a person reads it.
+    """Format a difference of shares in percentage points.
 
     >>> _points(-0.0123), _points(0.005)
     ('−1.23 points', '+0.50 points')

@@ -1,4 +1,4 @@
-"""The sections of the results page: of each experiment, what one looks at, what the paper saw, and the picture."""
+"""The sections of the results page: one per experiment, with a description, the paper's finding and figures."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, and what ours say to it in a sentence.
+    """A figure and the finding stated with it.
 
     Attributes:
-        task: the task that it is of, where it is not of all or of the experiment's only one.
+        task: the task shown, if it is neither all tasks nor one of the experiment's own.
     """
 
     figure: Figure
@@ -40,13 +40,13 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """What the page says of an experiment.
+    """The section of an experiment.
 
     Attributes:
         experiment: its name in `EXPERIMENTS`.
-        heading: of the section.
-        description: what one looks at, and what the paper saw.
-        draw: makes the figures, once at least one run is finished: one of all data sets, or one of each.
+        heading: the section's title.
+        description: what the figure shows, and what the paper found.
+        draw: yields the figures, given at least one finished run: one for all tasks, or one per task.
     """
 
     experiment: str
@@ -55,7 +55,7 @@ class Section:
     draw: Callable[[FinishedRuns], Iterator[Picture]]
 
     def file(self, task: str = "") -> str:
-        """Return the name of a picture's file, given the task that it is of."""
+        """Return the file name of the figure of a task."""
         return f"{'-'.join([self.experiment.removeprefix('figure-'), *([task] if task else [])])}.png"
 
 
@@ -66,9 +66,9 @@ def _overall(finished: FinishedRuns) -> Iterator[Picture]:
         results = {name: finished.by_seed(task, rows[name]) for name in dataset_figures.STYLES}
         if any(results.values()):
             title = TASKS[task].title
-            groups[
-                f"{title}\n(the paper's: {MEASURED_ON_OTHER_DATA[task]})" if task in MEASURED_ON_OTHER_DATA else title
-            ] = results
+            groups[f"{title}\n(paper: {MEASURED_ON_OTHER_DATA[task]})" if task in MEASURED_ON_OTHER_DATA else title] = (
+                results
+            )
             published[list(groups)[-1]] = PAPER_TABLE1[task]
     yield Picture(dataset_figures.overall_figure(groups, published))
 
@@ -167,7 +167,7 @@ def _dropout(finished: FinishedRuns) -> Iterator[Picture]:
 
 
 def _analysed(finished: FinishedRuns, experiment: str) -> Iterator[tuple[str, str, list[Method]]]:
-    """Yield each data set that was analysed, what its picture is to be named after, and what is compared on it."""
+    """Yield each task of an analysis, the label of its figure (empty for the experiment's own task) and its methods."""
     known = EXPERIMENTS[experiment]
     for task in finished.tasks(known):
         methods = known.methods(finished.weights(task), finished.profile, task)
@@ -176,7 +176,7 @@ def _analysed(finished: FinishedRuns, experiment: str) -> Iterator[tuple[str, st
 
 
 def _singles(finished: FinishedRuns, task: str) -> Mapping[int, BySeed]:
-    """Return the networks with one layer, by the block behind which it stands."""
+    """Return the results of networks with one layer, by the block it follows."""
     methods = positions(finished.weights(task))
     return {block: finished.by_seed(task, method) for block, method in enumerate(methods, start=1)}
 
@@ -189,85 +189,87 @@ SECTIONS = (
     Section(
         "table1",
         "Accuracy against early stopping",
-        "The further up and to the right, the better; bars are standard deviations over seeds, and the paper's own "
-        "points are grey. The paper saw both GC networks above BranchyNet and the Baseline on every data set, and "
-        "further to the right than BranchyNet.",
+        "Up and to the right is better; bars are standard deviations over seeds, and the paper's points are grey. In "
+        "the paper both GC networks lie above BranchyNet and the Baseline on every data set, and to the right of "
+        "BranchyNet.",
         _overall,
     ),
     Section(
         "figure-roc",
-        "The gates' curves",
-        "Each gate's threshold is moved over its whole range: thick lines are means over seeds, thin ones single "
-        "seeds. The scale of negatives is logarithmic, because a gate that stops much works at the left. An exit's "
-        "curve bends where the exit names a class of interest: its entropy tells nothing apart there, which costs it "
-        "AUC but no early stopping at the losses that gates work at. In the paper the GC gate is above BranchyNet's "
-        "exit on all data sets.",
+        "ROC curves of the gates",
+        "The threshold of each gate moves over its whole range: thick lines are means over seeds, thin lines single "
+        "seeds. The axis of negatives is logarithmic, because a gate that stops most negatives operates at the left. "
+        "The curve of a BranchyNet exit bends where the exit predicts a positive class: its entropy does not separate "
+        "those samples, which costs AUC but no early stopping at the losses that gates operate at. In the paper the "
+        "curve of the GC gate lies above that of BranchyNet's exit on all data sets.",
         _roc,
     ),
     Section(
         "figure-position",
         "The position of one layer",
-        "One layer is put behind each of the eight blocks in turn. The paper saw early stopping rise with depth, from "
-        "10–40 % at a depth of 10 % to 70–90 % at 40 %, and sparsity fall, from 90–98 % at 40 % to 60–78 % at 80 %.",
+        "A single layer is placed after each of the eight blocks in turn. In the paper early stopping rises with "
+        "depth, from 10–40 % at a depth of 10 % to 70–90 % at 40 %, and sparsity falls, from 90–98 % at 40 % to "
+        "60–78 % at 80 %.",
         _position,
     ),
     Section(
         "figure-count",
         "The number of layers",
-        "Layers are spread evenly over the network, and share α and β among them. In the paper accuracy hardly changes "
-        "below five layers, and falls by less than two points beyond.",
+        "Layers are spaced evenly over the network and share α and β. In the paper accuracy hardly changes below five "
+        "layers and falls by less than two points beyond.",
         _count,
     ),
     Section(
         "figure-modes",
         "Several gates",
-        "Eight gates in one network work alone (independent) or all together up to a position (incremental); beside "
-        "them stand networks that were trained with a single gate there. All are compared at 1 % of positives "
-        "lost, the gates together at the loss of all. The paper saw incremental gating stop the most.",
+        "Eight gates in one network, each used alone (independent) or together with all gates before it (incremental), "
+        "compared with networks trained with a single gate at the same position. All are compared at 1 % of positives "
+        "lost; for incremental gates that is the loss of the whole cascade. In the paper incremental gating stops the "
+        "most.",
         _modes,
     ),
     Section(
         "figure-alpha",
         "The effect of α",
-        "A gate without compression is trained with ever more weight. In the paper the network is above the Baseline "
-        "for every α from 0.05 to 0.8, and the gate gets better as α grows.",
+        "A gate without compression is trained with increasing weight. In the paper the network is more accurate than "
+        "the Baseline for every α from 0.05 to 0.8, and the gate improves as α grows.",
         _alpha,
     ),
     Section(
         "figure-beta",
         "The effect of β",
-        "The compression is trained with ever more weight, at a fixed α. The paper saw a density of 0.579 without any "
-        "regularisation and of 2.7 % at β = 0.72, and an accuracy 1 to 4.5 % above the Baseline's below that β.",
+        "The compression is trained with increasing weight at a fixed α. The paper reports a density of 0.579 without "
+        "regularisation and of 2.7 % at β = 0.72, and for smaller β an accuracy 1 to 4.5 % above the Baseline's.",
         _beta,
     ),
     Section(
         "figure-weights",
         "The weights of the mask",
-        "Each dimension of the mask has a weight φ, which is clipped to [0, 1]; what is above ½ is kept. The paper "
-        "shows such a histogram for CIFAR-10 too; its regularisation pushes most weights to 0.",
+        "Each dimension of the mask has a weight φ, clipped to [0, 1]; dimensions above ½ are kept. The paper shows the "
+        "same histogram for CIFAR-10; its regularisation pushes most weights to 0.",
         _phi,
     ),
     Section(
         "figure-gate-input",
         "The gate's input",
-        "The mask stays behind block 4, and the gate reads another block. In the paper both the gate and the network "
-        "are best when the gate reads what the mask lets through, and fall off on either side.",
+        "The mask stays after block 4 while the gate reads the output of another block. In the paper both the gate and "
+        "the network are best when the gate reads the masked features, and degrade on either side.",
         _gate_input,
     ),
     Section(
         "figure-two-stages",
         "Training in two stages",
-        "Gate and network are trained by turns of N epochs, with no gradient between them. In the paper training all "
-        "at once is better than any N, and by turns it is slightly better to have no compression.",
+        "Gate and network are trained alternately for N epochs each, with no gradient between them. In the paper joint "
+        "training is better than any N, and alternating training is slightly better without compression.",
         _two_stages,
     ),
     Section(
         "figure-dropout",
         "Is it the layer, or its noise?",
-        "Not in the paper. In the lite profile masks are drawn while training, which is noise, and noise alone keeps "
-        "a network from learning its training data by heart. So the network as it is was trained with plain dropout "
-        "in the layer's place too. What a GC network has above that is the layer's; the rest any noise would give.",
+        "Not in the paper. In the lite profile masks are sampled during training, and noise alone keeps a network from "
+        "memorising its training data. As a control, the plain network was trained with dropout in place of the layer. "
+        "The gain of a GC network over that control is due to the layer; the rest is what any noise would give.",
         _dropout,
     ),
 )
-"""In the order of the page; each experiment has one."""
+"""In the order of the page, one per experiment."""

