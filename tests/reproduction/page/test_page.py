@@ -246,7 +246,7 @@ def test_refusals_say_what_to_do(tmp_path) -> None:
         write_page(tmp_path / "nowhere", "lite", tmp_path / "page.md")
     with pytest.raises(DataError, match=r"page\.html"):
         write_page(tmp_path, "lite", tmp_path / "page.html")
-    with pytest.raises(DataError, match="'quick'.* paper, lite"):
+    with pytest.raises(DataError, match=r"'quick'.* paper, lite"):
         write_page(tmp_path, "quick", tmp_path / "page.md")
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"page\.md"):
