@@ -34,11 +34,19 @@ except penstock.errors.MissingExtraError as error:
     assert "penstock.gate needs 'torch', which is not installed: pip install 'penstock[train]'" in run(code)
 
 
-def test_every_name_that_is_promised_is_there():
+def test_every_public_name_loads():
+    assert ps.__all__ == sorted(ps.__all__)
+    assert set(ps.__all__) - {"PenstockError", "errors"} == set(ps._HOMES)
     for name in ps.__all__:
-        assert getattr(ps, name) is not None
+        assert getattr(ps, name).__name__.endswith(name)
     with pytest.raises(AttributeError, match="has no attribute 'gait'"):
         ps.gait  # noqa: B018
+
+
+def test_the_documents_use_public_names_alone():
+    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for name in re.findall(r"\bps\.(\w+)", document.read_text()):
+            assert name in ps.__all__, f"{document.name}: ps.{name}"
 
 
 def test_no_figure_in_the_readme_is_written_by_hand():

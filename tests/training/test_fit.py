@@ -21,6 +21,7 @@ from helpers.zoo import build
 from penstock.datasets.loading import reproducible
 from penstock.errors import DataError, LabelError, ShapeError, TrainingError
 from penstock.training.epoch_metrics import collapse
+from penstock.training.fit import CollapseWarning
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::penstock.training.fit.CollapseWarning"
@@ -403,7 +404,7 @@ def test_every_schedule_trains():
 
 
 def test_an_empty_mask_is_noticed():
-    with pytest.warns(ps.CollapseWarning, match=r"mask 0 \('5'\) is empty: nothing flows on.* Lower beta"):
+    with pytest.warns(CollapseWarning, match=r"mask 0 \('5'\) is empty: nothing flows on.* Lower beta"):
         history = ps.fit(network(), task(), objective=ps.Objective(0.1, 50.0), epochs=30, batch_size=16, **QUIET)
     assert any("is empty" in warning for warning in history.warnings)
 
@@ -412,7 +413,7 @@ def test_a_blind_gate_is_noticed():
     x, _ = task()
     y = torch.randint(0, 4, (len(x),), generator=torch.Generator().manual_seed(3))  # nothing to learn
     val = task(2000, seed=9)[0], torch.randint(0, 4, (2000,), generator=torch.Generator().manual_seed(4))
-    with pytest.warns(ps.CollapseWarning) as caught:
+    with pytest.warns(CollapseWarning) as caught:
         ps.fit(network(), (x, y), val, epochs=2, **QUIET)
     assert any("gate 0 ('5') sees nothing: its AUC is 0." in str(warning.message) for warning in caught)
 
@@ -435,7 +436,7 @@ def test_rare_positives_stop_everything_unless_they_are_weighed():
     for counts in (None, ps.class_counts((x, y), 4)):
         net = network()
         objective = ps.Objective(0.5, 0.0, class_counts=counts)
-        with pytest.warns(ps.CollapseWarning) if counts is None else _nothing():
+        with pytest.warns(CollapseWarning) if counts is None else _nothing():
             ps.fit(net, (x, y), objective=objective, epochs=2, batch_size=128, **QUIET)
         lost.append(ps.evaluate(net, (x, y)).positive_lost_rate)
     assert lost[0] > 0.9
@@ -539,6 +540,6 @@ def test_what_has_mended_itself_is_warned_of_once_and_not_kept(monkeypatch):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         history = ps.fit(network(), task(), epochs=5, **QUIET)
-    said = [str(one.message) for one in caught if issubclass(one.category, ps.CollapseWarning)]
+    said = [str(one.message) for one in caught if issubclass(one.category, CollapseWarning)]
     assert said == ["gate 0 ('5') sees nothing: its AUC is 2"]
     assert history.warnings == []

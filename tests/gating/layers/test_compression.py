@@ -5,16 +5,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
 from penstock.errors import ObjectiveError, ShapeError
-from penstock.gating.layers import binary_mask, transmission_cost
+from penstock.gating.layers import Compression, binary_mask, transmission_cost
 
 FEATURES = [(8,), (5, 9), (4, 6, 7), (3, 2, 4, 5)]
 GRANULARITIES = ["element", "channel", "feature"]
 
 
 def half_dropped(feature, granularity):
-    layer = ps.Compression(feature, granularity)
+    layer = Compression(feature, granularity)
     with torch.no_grad():
         layer.phi.copy_(torch.rand_like(layer.phi))
         layer.phi.flatten()[0] = 1.0
@@ -41,7 +40,7 @@ def test_unpack_undoes_pack(feature, granularity):
 
 
 def test_counts():
-    layer = ps.Compression((4, 5))
+    layer = Compression((4, 5))
     with torch.no_grad():
         layer.phi.fill_(0.5)  # exactly ½ is dropped
         layer.phi[1, 2] = 0.51
@@ -52,15 +51,15 @@ def test_counts():
 
 
 def test_a_new_mask_is_full_and_falls_at_different_heights():
-    phi = ps.Compression((32, 7, 7)).phi
+    phi = Compression((32, 7, 7)).phi
     assert (phi > 0.5).all()
     assert (phi <= 1).all()
     assert phi.std() > 0.1
 
 
 def test_masks_per_channel_and_per_feature_take_any_length():
-    assert ps.Compression((8, 20), "channel")(torch.randn(2, 8, 33)).shape == (2, 8, 33)
-    assert ps.Compression((20, 8), "feature")(torch.randn(2, 33, 8)).shape == (2, 33, 8)
+    assert Compression((8, 20), "channel")(torch.randn(2, 8, 33)).shape == (2, 8, 33)
+    assert Compression((20, 8), "feature")(torch.randn(2, 33, 8)).shape == (2, 33, 8)
 
 
 @settings(deadline=None)
@@ -73,7 +72,7 @@ def test_the_gradient_goes_straight_through_unless_it_leads_further_out(value, s
 
 
 def test_the_gradient_of_a_dropped_dimension_is_that_of_its_mask():
-    layer, x = ps.Compression((3,)), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    layer, x = Compression((3,)), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     with torch.no_grad():
         layer.phi.copy_(torch.tensor([0.9, 0.1, 0.2]))
     (layer(x) * torch.tensor([1.0, -1.0, 2.0])).sum().backward()
@@ -94,13 +93,13 @@ def test_errors_say_what_to_do():
     with pytest.raises(ObjectiveError, match="p must be above 0"):
         transmission_cost(torch.ones(3), 0)
     with pytest.raises(ShapeError, match=r"\(batch, 4, 5\).*\(2, 4, 6\)"):
-        ps.Compression((4, 5))(torch.zeros(2, 4, 6))
+        Compression((4, 5))(torch.zeros(2, 4, 6))
     with pytest.raises(ShapeError, match="channel"):
-        ps.Compression((4, 5), "channel")(torch.zeros(2, 3, 5))
+        Compression((4, 5), "channel")(torch.zeros(2, 3, 5))
 
 
 def drawn(feature, granularity="element"):
-    return ps.Compression(feature, granularity, "drawn")
+    return Compression(feature, granularity, "drawn")
 
 
 @pytest.mark.parametrize("granularity", GRANULARITIES, ids=str)
@@ -127,7 +126,7 @@ def test_a_drawn_mask_keeps_what_is_above_the_threshold_as_often_as_phi_says():
 
 def test_a_drawn_mask_hands_its_gradient_through_like_a_thresholded_one():
     x, slope = torch.randn(7, 5), torch.randn(7, 5)
-    layers = [ps.Compression((5,)), drawn((5,))]
+    layers = [Compression((5,)), drawn((5,))]
     for layer in layers:
         with torch.no_grad():
             layer.phi.copy_(torch.tensor([0.9, 0.1, 0.5, -0.2, 1.3]))

@@ -7,7 +7,7 @@ import penstock as ps
 from helpers.zoo import sequential
 from penstock.errors import LabelError, LayerError
 from penstock.evaluation.metrics import auc
-from penstock.gating.layers import ClassGate
+from penstock.gating.layers import ClassGate, Gate, GatedCompression
 
 GRANULARITIES = ["element", "channel", "feature"]
 
@@ -18,7 +18,7 @@ GRANULARITIES = ["element", "channel", "feature"]
 @pytest.mark.parametrize("class_loss_weight", [0.0, 0.3])
 def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, granularity, gate_input, class_loss_weight):
     config = ps.LayerConfig(granularity=granularity, gate_input=gate_input, class_loss_weight=class_loss_weight)
-    layer, x = ps.GatedCompression(feature, config, classes=5), torch.randn(6, *feature)
+    layer, x = GatedCompression(feature, config, classes=5), torch.randn(6, *feature)
     with torch.no_grad():
         layer.compression.phi.copy_(torch.rand_like(layer.compression.phi))
         layer.compression.phi.flatten()[-1] = 1.0
@@ -36,13 +36,13 @@ def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, granula
 
 def test_omega():
     labels = torch.tensor([0, 1, 2, 3, 3])
-    assert ps.Gate((4,)).omega(labels, background=3).tolist() == [True, True, True, False, False]
-    assert ps.Gate((4,), positives={1, 3}).omega(labels, background=0).tolist() == [False, True, False, True, True]
+    assert Gate((4,)).omega(labels, background=3).tolist() == [True, True, True, False, False]
+    assert Gate((4,), positives={1, 3}).omega(labels, background=0).tolist() == [False, True, False, True, True]
 
 
 def test_a_gate_without_positives_is_refused():
     with pytest.raises(LabelError, match="a gate with no positives would stop everything"):
-        ps.Gate((4,), positives=[])
+        Gate((4,), positives=[])
 
 
 @pytest.mark.parametrize(("positives", "background"), [(None, 0), (None, 2), ({1, 3}, 0)])
@@ -64,12 +64,12 @@ def test_a_gate_that_learns_classes_has_some_on_either_side(choices):
 @pytest.mark.parametrize("weight", [-0.3, float("inf"), float("nan")])
 def test_the_weight_of_classes_is_a_weight(weight):
     with pytest.raises(LayerError, match="class_loss_weight"):
-        ps.GatedCompression((4,), ps.LayerConfig("gate", class_loss_weight=weight), classes=3)
+        GatedCompression((4,), ps.LayerConfig("gate", class_loss_weight=weight), classes=3)
 
 
 def test_a_gate_that_learns_classes_knows_them_and_the_background():
     with pytest.raises(LabelError, match="classes"):
-        ps.GatedCompression((4,), ps.LayerConfig(class_loss_weight=0.3))
+        GatedCompression((4,), ps.LayerConfig(class_loss_weight=0.3))
     net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, layer=ps.LayerConfig(class_loss_weight=0.3), background=2)
     assert net.layers[0].gate.outside.tolist() == [2]
     with pytest.raises(LabelError, match=r"was made for background = 2, and the network has 0: make both for the same"):
@@ -77,12 +77,12 @@ def test_a_gate_that_learns_classes_knows_them_and_the_background():
 
 
 def test_a_shrunk_gate_is_in_the_same_mode():
-    gate = ps.Gate((5,)).eval()
+    gate = Gate((5,)).eval()
     assert not any(part.training for part in gate.shrink(torch.tensor([1, 3])).modules())
 
 
 def test_gate_logits_are_float32_whatever_came():
-    for gate in (ps.Gate((6,)), ClassGate((6,), classes=3)):
+    for gate in (Gate((6,)), ClassGate((6,), classes=3)):
         said = gate.bfloat16()(torch.randn(3, 6).bfloat16())
         assert said.dtype == gate.gate_logit(said).dtype == torch.float32
 
@@ -96,7 +96,7 @@ def test_the_head_survives_the_papers_rate(feature, scale):
         direction = torch.randn(feature) / 4
         y = (torch.rand(512) < 0.3).float()
         x = (torch.relu(torch.randn(512, *feature)) + y.view(-1, *[1] * len(feature)) * direction.relu()) * scale
-        gate = ps.Gate(feature)
+        gate = Gate(feature)
         optimizer = torch.optim.Adam(gate.parameters(), lr=0.01)
         for step in range(60):
             batch = slice(step * 64 % 512, step * 64 % 512 + 64)
