@@ -34,16 +34,16 @@ from penstock.models.resnet import resnet8
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.islands.client import Client
 from penstock.runtime.islands.island import Island
-from penstock.runtime.islands.links.grpc import Listener, grpc_connector
+from penstock.runtime.islands.links.grpc import GrpcServer, grpc_connector
 from penstock.runtime.islands.protocol import (
-    MOST_SEQUENCE,
+    MAX_SEQUENCE,
     Answer,
     Coding,
     Dropped,
     Frame,
     Hello,
     Refused,
-    decode_down,
+    decode_server,
     encode,
 )
 from penstock.runtime.islands.uplink import Backoff
@@ -168,7 +168,7 @@ async def _hops(
                 else:
                     began = time.perf_counter()
                     await link.send(content)
-                    assert isinstance(decode_down(await link.receive() or b""), Answer)
+                    assert isinstance(decode_server(await link.receive() or b""), Answer)
                     seconds["hop"].append(time.perf_counter() - began)
             call.cancel()
         await link.close()
@@ -267,9 +267,9 @@ class Counting(Client):
         super().__init__(*arguments, **options)
         self.told: Counter[int] = Counter()
 
-    def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
+    def _on_reply(self, frame: Frame, reply: Answer | Dropped) -> None:
         self.told[frame.sequence] += 1
-        super()._settled(frame, message)
+        super()._on_reply(frame, reply)
 
 
 def torture() -> list[Figure]:
@@ -335,7 +335,8 @@ async def _torture(folder: Path, bundle: Bundle, x: np.ndarray) -> dict[str, Any
     right = [
         isinstance(said, Answer)
         and said.label == int(wanted.label[number % len(x)])
-        and said.stopped_by == int(wanted.stopped_at[number % len(x)]) + 1
+        and said.stopped == (wanted.stopped_at[number % len(x)] >= 0)
+        and said.exit_stage == (wanted.stopped_at[number % len(x)] + 1 if said.stopped else 3)
         for number, said in enumerate(heard)
     ]
     dropped = sum(isinstance(said, Dropped) for said in heard)
@@ -375,38 +376,38 @@ async def _garbled(bundle: Bundle) -> dict[str, Any]:
     island = Island(bundle, last)
     payload = island.stage.takes.payload_bytes
     working = asyncio.ensure_future(island.run())
-    listener = Listener(island.meet, "127.0.0.1:0", payload_bytes=payload)
-    await listener.start()
+    server = GrpcServer(island.serve, "127.0.0.1:0", payload_bytes=payload)
+    await server.start()
     whole = bytes.fromhex(bundle.manifest.id)
     frame = Frame(int.from_bytes(whole[:8], "big"), 1, 1, 0, np.ones(payload // 4, np.float32).tobytes())
     good = encode(frame)
     draw, replies, sent, before = random.Random(0), {"Refused": 0, "Answer": 0, "Dropped": 0}, 0, 0
-    async with _greeted(listener.port, whole, last) as link:
+    async with _greeted(server.address, whole, last) as link:
         while sent < MUTATED_FRAMES:
             some = [_mutated(good, draw) if i % 2 else encode(_twisted(frame, draw)) for i in range(50)]
             for content in some:
                 await link.send(content)
             for _ in some:
-                said = decode_down(await asyncio.wait_for(link.receive(), 10) or b"")
+                said = decode_server(await asyncio.wait_for(link.receive(), 10) or b"")
                 replies[type(said).__name__] += 1
                 assert not isinstance(said, Refused) or said.text
             sent += len(some)
             if sent == MUTATED_FRAMES // 10:
                 before = _resident()
         await link.send(good)
-        crashed = not isinstance(decode_down(await link.receive() or b""), (Answer, Refused))
+        crashed = not isinstance(decode_server(await link.receive() or b""), (Answer, Refused))
     grown = _resident() - before
-    await listener.stop()
+    await server.stop()
     crashed |= working.done()
     working.cancel()
-    faults = {fault.name.lower(): count for fault, count in island.counts.refused.items()}
+    faults = {fault.name.lower(): count for fault, count in island.stats.refused.items()}
     left = sent - sum(replies.values())
     return {"sent": sent, **replies, "faults": faults, "without_reply": left, "crashed": crashed, "grown_bytes": grown}
 
 
 @asynccontextmanager
-async def _greeted(port: int, bundle: bytes, stage: int) -> AsyncIterator[Any]:
-    link = await grpc_connector(f"127.0.0.1:{port}")()
+async def _greeted(address: str, bundle: bytes, stage: int) -> AsyncIterator[Any]:
+    link = await grpc_connector(address)()
     await link.send(encode(Hello(bundle, stage)))
     await link.receive()
     yield link
@@ -418,13 +419,13 @@ def _twisted(frame: Frame, draw: random.Random) -> Frame:
     payload = frame.payload
     wrong: dict[str, Callable[[], Any]] = {
         "bundle": lambda: draw.getrandbits(64),
-        "captured_us": lambda: draw.choice((0, 1, MOST_SEQUENCE)),
+        "captured_us": lambda: draw.choice((0, 1, MAX_SEQUENCE)),
         "payload": lambda: draw.choice(
             (b"", payload[:-1], payload + b"\0", 2 * payload, b"\xff" * len(payload), draw.randbytes(len(payload)))
         ),
-        "coding": lambda: draw.choice((1, 2, 7, 2**32 - 1)),
+        "coding": lambda: draw.choice((1, 2, 7, 2**31 - 1)),
         "deadline_ms": lambda: draw.choice((1, 2**32 - 1)),
-        "audit": lambda: True,
+        "shadow": lambda: True,
     }
     if draw.random() < 0.2:  # what unpacks to more than a stage takes, or to nothing
         bomb = draw.choice((BOMB, zlib.compress(payload)[:-3], zlib.compress(b"")))

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from penstock.gating.surgery.insert import gate, ungate
     from penstock.runtime.bundle.bundle import Bundle
     from penstock.runtime.islands.client import Client
-    from penstock.runtime.islands.links.grpc import TlsConfig, grpc_connector
+    from penstock.runtime.islands.links.grpc import grpc_connector
+    from penstock.runtime.islands.links.tls import TlsConfig
     from penstock.runtime.pipeline import Pipeline
     from penstock.runtime.streaming.listener import Listener
     from penstock.training.config import Hardware, OptimizerConfig
@@ -83,7 +84,8 @@ _MODULES = {
     "gating.surgery.insert": ("train", "gate ungate"),
     "runtime.bundle.bundle": ("run", "Bundle"),
     "runtime.islands.client": ("links", "Client"),
-    "runtime.islands.links.grpc": ("links", "TlsConfig grpc_connector"),
+    "runtime.islands.links.grpc": ("links", "grpc_connector"),
+    "runtime.islands.links.tls": ("links", "TlsConfig"),
     "runtime.pipeline": ("run", "Pipeline"),
     "runtime.streaming.listener": ("run", "Listener"),
     "training.config": ("train", "Hardware OptimizerConfig"),

@@ -1,47 +1,46 @@
-"""A link within one process: for tests, and for islands that share a processor."""
+"""A link within one process."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
 from penstock.errors import LinkError
-from penstock.runtime.islands.links.connection import Connection
+from penstock.runtime.islands.links.link import Connection, Handler
 
 
 class MemoryLink:
-    """A place to dial within this process. Whoever stands there is given the other end of each new connection.
+    """An address within this process.
 
     Attributes:
-        there: who stands there; None for nobody.
+        handler: serves the other end of each new connection; None if nothing listens.
     """
 
-    def __init__(self, there: Callable[[Connection], Awaitable[None]] | None = None):
-        self.there = there
+    def __init__(self, handler: Handler | None = None):
+        self.handler = handler
         self._open: WeakSet[_End] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def connector(self) -> Connection:
         """Connect."""
-        if self.there is None:
-            raise LinkError("nobody stands at the other end of a link in memory.")
+        if self.handler is None:
+            raise LinkError("nothing listens at the other end of the memory link.")
         ours, theirs = _pair()
         self._open.update((ours, theirs))
-        task = asyncio.ensure_future(self.there(theirs))
+        task = asyncio.ensure_future(self.handler(theirs))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return ours
 
     def cut(self) -> None:
-        """Break all connections: what is on the way is lost."""
+        """Break all connections: messages in flight are lost."""
         for end in tuple(self._open):
             end.cut()
         self._open.clear()
 
 
 class _End:
-    """One end: it puts into one queue and takes from another."""
+    """One end: it writes to one queue and reads from another."""
 
     def __init__(self, outgoing: asyncio.Queue[bytes | None], incoming: asyncio.Queue[bytes | None]):
         self._outgoing, self._incoming = outgoing, incoming
@@ -49,7 +48,7 @@ class _End:
 
     async def send(self, content: bytes) -> None:
         if self._broken:
-            raise LinkError("a link in memory was cut.")
+            raise LinkError("the memory link was cut.")
         self._outgoing.put_nowait(content)
 
     async def receive(self) -> bytes | None:
@@ -67,7 +66,7 @@ class _End:
     def cut(self) -> None:
         """Break this end."""
         self._broken = True
-        self._incoming.put_nowait(None)  # who waits for a message wakes up
+        self._incoming.put_nowait(None)  # wakes the reader
 
 
 def _pair() -> tuple[_End, _End]:

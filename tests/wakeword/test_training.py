@@ -357,7 +357,7 @@ def test_a_pipe_that_stalls_is_heard_and_ctrl_c_ends_cleanly(folder, stream, whe
         (("x.wav", "--rate", "8000"), 2, "--rate and --channels are those of raw sound on standard input"),
         (("x.wav", "--device", "3"), 2, "--device names a microphone: give --microphone too"),
         (("x.wav", "--threads", "0"), 2, "--threads 0 is not possible: a stage uses 1 or more"),
-        (("x.wav", "--islands", "nonsense"), 1, "'nonsense' is no address: give host:port"),
+        (("x.wav", "--islands", "nonsense"), 1, "invalid address 'nonsense'"),
     ],
 )
 def test_what_cannot_be_listened_to(folder, arguments, code, text, tmp_path):

@@ -154,7 +154,7 @@ async def over_islands(blocks, heard, ended=lambda counts, events: None):
         downstream = None if i == 2 else Downstream(links[i + 1].connector, Outbox(64))
         island = Island(BUNDLE, i + 1, downstream=downstream, engine=ENGINES[i])
         tasks.append(asyncio.ensure_future(island.run()))
-        links[i].there = island.meet
+        links[i].handler = island.serve
     counted = []
     try:
         async with Client(TWO_GATES, links[0].connector) as source:

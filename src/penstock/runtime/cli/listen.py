@@ -149,16 +149,15 @@ async def _over_islands(
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from penstock.runtime.islands.client import Client
-        from penstock.runtime.islands.links.grpc import grpc_connector
-        from penstock.runtime.islands.server import check_address
+        from penstock.runtime.islands.links.table import connector_for
     except ModuleNotFoundError as error:
         raise missing(error, "links") from error
 
-    check_address(given.islands)
+    connector = connector_for(given.islands)
     last: list[tuple[Counts, list[Event]]] = []
     began = time.perf_counter()
     patience_s = None if given.microphone or given.recording == "-" else PATIENCE_S
-    async with Client(asked, grpc_connector(given.islands)) as source:
+    async with Client(asked, connector) as source:
         heard = listen_over(
             manifest, source, _threaded(blocks), patience_s=patience_s, ended=lambda *what: last.append(what)
         )

@@ -15,9 +15,12 @@ import numpy as np
 
 from penstock.errors import DataError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.cli.island import certs, island, serve, up
+from penstock.runtime.cli.certs import certs
+from penstock.runtime.cli.island import island
 from penstock.runtime.cli.listen import listen
 from penstock.runtime.cli.parsing import parser_of, samples_of
+from penstock.runtime.cli.serve import serve
+from penstock.runtime.cli.up import up
 from penstock.runtime.pipeline import BatchResult, Pipeline
 
 BATCH = 64

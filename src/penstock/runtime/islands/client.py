@@ -1,4 +1,4 @@
-"""Where frames come from: a stream of samples to the first island, and one answer for each."""
+"""The client of the first island: sends samples, and returns one answer for each."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ import numpy as np
 from penstock.errors import DeliveryError
 from penstock.runtime.bundle.manifest import Manifest
 from penstock.runtime.islands.delivery import Key, Outbox, key_of
-from penstock.runtime.islands.links.connection import Connector
-from penstock.runtime.islands.protocol import Answer, Dropped, Frame, Hello, Reason
-from penstock.runtime.islands.uplink import Backoff, Uplink, makes_sense_for, now_us
+from penstock.runtime.islands.links.link import Connector
+from penstock.runtime.islands.protocol import Answer, Dropped, Frame, Hello, now_us
+from penstock.runtime.islands.uplink import Backoff, Uplink, answer_validator
 from penstock.runtime.pipeline import check_input
 
 
 class Client:
-    """Asks a chain of islands about samples. Each gets one answer, whatever breaks on the way, or is reported dropped.
+    """Sends samples through a chain of islands. Each gets one answer, whatever fails on the way, or is dropped.
 
-        async with Source(manifest, dial) as source:
-            answer = await source.ask(sample)
+        async with Client(manifest, grpc_connector("127.0.0.1:7001")) as client:
+            answer = await client.predict(sample)
 
     Args:
-        dial: connects to the first island.
+        connector: connects to the first island.
         outbox: keeps samples until they are answered.
-        deadline_ms: so long after it was taken an answer to a sample is of use; 0 for ever.
+        deadline_ms: drop a sample that has no answer this long after it was captured; 0 for no deadline.
+
+    Attributes:
+        stream: identifies this client's frames.
     """
 
     def __init__(
@@ -39,76 +42,80 @@ class Client:
         backoff: Backoff = Backoff(),
     ):
         if not 0 <= deadline_ms < 1 << 32 or int(deadline_ms) != deadline_ms:
-            raise DeliveryError(f"deadline_ms = {deadline_ms} is not possible: whole milliseconds, 0 for none.")
-        self._takes = manifest.stages[0].takes
-        whole = bytes.fromhex(manifest.id)
-        self._short = int.from_bytes(whole[:8], "big")
+            raise DeliveryError(f"deadline_ms must be a whole number from 0 to {(1 << 32) - 1}, got {deadline_ms}.")
+        self._input = manifest.stages[0].takes
+        bundle = bytes.fromhex(manifest.id)
+        self._bundle_prefix = int.from_bytes(bundle[:8], "big")
         self.stream = secrets.randbits(64)
-        self._next, self._deadline_ms = 0, deadline_ms
-        self._waiting: dict[Key, asyncio.Future[Answer | Dropped]] = {}
-        self._running: asyncio.Future[None] | None = None
+        self._sequence, self._deadline_ms = 0, deadline_ms
+        self._pending: dict[Key, asyncio.Future[Answer | Dropped]] = {}
+        self._runner: asyncio.Future[None] | None = None
         self.uplink = Uplink(
             connector,
-            Hello(whole, 1),
+            Hello(bundle, 1),
             Outbox(256) if outbox is None else outbox,
-            self._settled,
+            self._on_reply,
             backoff=backoff,
-            makes_sense=makes_sense_for(manifest),
+            is_valid=answer_validator(manifest),
         )
 
-    async def ask(self, sample: np.ndarray) -> Answer | Dropped:
-        """Send a sample, and return what became of it."""
+    async def predict(self, sample: np.ndarray) -> Answer | Dropped:
+        """Send a sample and wait for its answer."""
         return await (await self.submit(sample))
 
     async def submit(self, sample: np.ndarray, *, captured_us: int | None = None) -> asyncio.Future[Answer | Dropped]:
-        """Send a sample, and return where its answer will be; waits while the buffer is full."""
-        check_input(sample[None] if isinstance(sample, np.ndarray) else sample, self._takes)
+        """Send a sample and return a future for its answer; waits while the outbox is full.
+
+        Args:
+            captured_us: when the sample was captured, in microseconds since 1970; None for now.
+        """
+        check_input(sample[None] if isinstance(sample, np.ndarray) else sample, self._input)
         if captured_us is not None and not 0 <= captured_us < 1 << 64:
-            raise DeliveryError(f"captured_us = {captured_us} is not possible: microseconds since 1970, 0 or more.")
-        if self._running is None:
-            raise DeliveryError("a source sends nothing before it was entered: async with Source(...) as source.")
-        if self._running.done() and not self._running.cancelled():
-            self._running.result()  # raises what ended it
-        self._next += 1
+            raise DeliveryError(f"captured_us must be microseconds since 1970, at least 0, got {captured_us}.")
+        if self._runner is None:
+            raise DeliveryError("the client is not open: use it in `async with Client(...) as client`.")
+        if self._runner.done() and not self._runner.cancelled():
+            self._runner.result()  # raises what ended it
+        self._sequence += 1
         frame = Frame(
-            self._short,
+            self._bundle_prefix,
             self.stream,
-            self._next,
+            self._sequence,
             now_us() if captured_us is None else captured_us,
             np.ascontiguousarray(sample).tobytes(),
             deadline_ms=self._deadline_ms,
         )
         future: asyncio.Future[Answer | Dropped] = asyncio.get_running_loop().create_future()
-        self._waiting[key_of(frame)] = future
+        self._pending[key_of(frame)] = future
         try:
             await self.uplink.send(frame)
-        except BaseException:  # cancelled while the buffer was full: nobody waits for this answer any more
-            del self._waiting[key_of(frame)]
+        except BaseException:  # cancelled while the outbox was full: nobody waits for this answer
+            del self._pending[key_of(frame)]
             raise
         return future
 
     async def __aenter__(self) -> Client:
-        self._running = asyncio.ensure_future(self.uplink.run())
-        self._running.add_done_callback(self._ended)
+        self._runner = asyncio.ensure_future(self.uplink.run())
+        self._runner.add_done_callback(self._on_end)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._running is not None
-        while not self._running.done():  # a link that breaks at this moment may swallow it
-            self._running.cancel()
-            await asyncio.wait({self._running}, timeout=1.0)
-        self.uplink.give_up(Reason.ENDED)
+        assert self._runner is not None
+        while not self._runner.done():  # a link that breaks at this moment may swallow the cancellation
+            self._runner.cancel()
+            await asyncio.wait({self._runner}, timeout=1.0)
+        self.uplink.close()
 
-    def _ended(self, running: asyncio.Future[None]) -> None:
-        """Tell who waits why nothing is sent any more: not the link, which would be tried again."""
-        error = None if running.cancelled() else running.exception()
-        for future in self._waiting.values():
+    def _on_end(self, runner: asyncio.Future[None]) -> None:
+        """Raise in all pending futures what ended the uplink: not a broken link, which would be retried."""
+        error = None if runner.cancelled() else runner.exception()
+        for future in self._pending.values():
             if error is not None and not future.done():
                 future.set_exception(error)
 
-    def _settled(self, frame: Frame, message: Answer | Dropped) -> None:
-        future = self._waiting.pop(key_of(frame), None)
+    def _on_reply(self, frame: Frame, reply: Answer | Dropped) -> None:
+        future = self._pending.pop(key_of(frame), None)
         if future is not None and not future.done():
-            future.set_result(message)
+            future.set_result(reply)

@@ -1,11 +1,11 @@
-"""Every frame is answered once: what a sender keeps until then, and what a receiver remembers.
+"""Exactly one answer per frame: what a sender keeps, and what a receiver remembers.
 
-A sender keeps a frame until its answer is there, not only until it was received: whoever is killed in between had it
-in memory alone. After a reconnect it sends again what has no answer. A receiver recognises what it has seen, so that
-nothing is worked on twice at once, and says again what it has said. So an island needs no disk to lose nothing, as long
-as who sent to it lives; a source that keeps nothing itself has a first island that keeps frames in a file (journal.py).
+A sender keeps a frame until it is answered, not only until it is received: the receiver has it in memory only, and may
+be killed. After a reconnect the sender sends all unanswered frames again. A receiver recognises duplicates: it never
+runs a frame twice at once, and repeats answers it has given. So an island loses nothing without a disk, as long as its
+sender lives. For clients that keep nothing, the first island can keep frames in a file (journal.py).
 
-Nothing here waits, sends or looks at a clock: islands do.
+This module is pure state: it does no I/O, never waits, and reads no clock.
 """
 
 from __future__ import annotations
@@ -23,65 +23,65 @@ LOG = logging.getLogger("penstock.delivery")
 
 
 class Key(NamedTuple):
-    """What tells a frame from all others."""
+    """Identifies a frame."""
 
     stream: int
     sequence: int
 
 
 def key_of(message: Frame | Answer | Dropped) -> Key:
-    """Return what a message is about."""
+    """Return the key of the frame that a message is about."""
     return Key(message.stream, message.sequence)
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A full buffer makes who fills it wait: back-pressure. For sources that can pause, such as files."""
+    """Apply back-pressure when full. For sources that can pause, such as files."""
 
 
 @dataclass(frozen=True)
 class DropOldest:
-    """A full buffer loses its oldest frame, which is reported. For sources that cannot pause, such as microphones."""
+    """Drop and report the oldest frame when full. For sources that cannot pause, such as microphones."""
 
 
 WhenFull: TypeAlias = Wait | DropOldest
 
 
 class Journal(Protocol):
-    """Where an outbox writes down what it keeps, to have it after a restart."""
+    """Keeps an outbox's frames over a restart."""
 
-    def kept(self) -> Iterable[Frame]:
-        """Return what was kept and not settled, oldest first."""
+    def frames(self) -> Iterable[Frame]:
+        """Return the unanswered frames of the last run, oldest first."""
         ...
 
-    def keep(self, frame: Frame) -> None:
-        """Write down a frame."""
+    def append(self, frame: Frame) -> None:
+        """Store a frame."""
         ...
 
     def ack(self, key: Key) -> None:
-        """Write down that a frame is done with."""
+        """Record that a frame is answered."""
         ...
 
 
 class Outbox:
-    """Frames that wait to be sent, that are on their way, or that were accepted and wait for their answer.
+    """Unanswered frames: waiting to be sent, in flight, or accepted by the next island.
 
     Args:
-        capacity: frames at most.
-        when_full: what happens then.
-        journal: where they are written down; None: in memory alone.
+        capacity: the largest number of frames.
+        when_full: what to do when it is reached.
+        journal: keeps the frames over a restart; None to keep them in memory only.
     """
 
     def __init__(self, capacity: int, when_full: WhenFull = Wait(), journal: Journal | None = None):
         if capacity < 1:
-            raise DeliveryError(f"a buffer for {capacity} frames is not possible: it holds at least one.")
+            raise DeliveryError(f"the capacity of an outbox must be at least 1, got {capacity}.")
         self.capacity, self.when_full = capacity, when_full
         self._journal = journal
         self._frames: OrderedDict[Key, Frame] = OrderedDict()
         self._waiting: deque[Key] = deque()
-        self._flying: OrderedDict[Key, None] = OrderedDict()
+        self._in_flight: OrderedDict[Key, None] = OrderedDict()
         self._accepted: OrderedDict[Key, None] = OrderedDict()
-        for frame in () if journal is None else journal.kept():
+        for frame in () if journal is None else journal.frames():
             self._frames[key_of(frame)] = frame
             self._waiting.append(key_of(frame))
 
@@ -93,27 +93,27 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """Whether `put` would have to make room."""
+        """Whether `put` would drop a frame or raise."""
         return len(self._frames) >= self.capacity
 
     @property
     def in_flight(self) -> int:
-        """How many were sent, and are neither accepted nor answered."""
-        return len(self._flying)
+        """How many frames were sent and are neither accepted nor answered."""
+        return len(self._in_flight)
 
     def put(self, frame: Frame) -> Frame | None:
-        """Keep a frame; return the one that was dropped to make room, if any.
+        """Add a frame; return the frame that was dropped to make room, if any.
 
         Raises:
-            DeliveryError: when the buffer is full, and who fills it is to wait.
+            DeliveryError: if the outbox is full and its policy is `Wait`.
         """
         key, dropped = key_of(frame), None
         if key in self._frames:
             return None
         if self.full and isinstance(self.when_full, Wait):
-            raise DeliveryError(f"a buffer of {self.capacity} frames is full: wait for an answer before the next.")
+            raise DeliveryError(f"the outbox is full ({self.capacity} frames): wait for an answer before adding more.")
         if self._journal is not None:
-            self._journal.keep(frame)
+            self._journal.append(frame)
         if self.full:
             dropped = self._remove(self._waiting[0] if self._waiting else next(iter(self._frames)))
         self._frames[key] = frame
@@ -121,43 +121,43 @@ class Outbox:
         return dropped
 
     def take(self, window: int) -> Frame | None:
-        """Return the next frame to send; None while there is none, or ``window`` of them are on their way."""
-        if not self._waiting or len(self._flying) >= window:
+        """Return the next frame to send; None if there is none, or ``window`` frames are in flight."""
+        if not self._waiting or len(self._in_flight) >= window:
             return None
         key = self._waiting.popleft()
-        self._flying[key] = None
+        self._in_flight[key] = None
         return self._frames[key]
 
     def accept(self, key: Key) -> None:
-        """Note that a frame arrived: it is no longer on its way, and is kept all the same until it is answered."""
-        if key in self._flying:
-            del self._flying[key]
+        """Record that the next island has a frame: it is no longer in flight, but kept until it is answered."""
+        if key in self._in_flight:
+            del self._in_flight[key]
             self._accepted[key] = None
 
     def ack(self, key: Key) -> Frame | None:
-        """Forget a frame that has its answer; return it, or None if it is not known: it was settled before."""
+        """Remove an answered frame and return it; None if it is unknown, because it was answered before."""
         return self._remove(key) if key in self._frames else None
 
     def resend(self) -> int:
-        """Let all that was sent without an answer be sent again, first of all and in order; return how many."""
-        again = [key for key in self._frames if key in self._flying or key in self._accepted]
-        self._waiting.extendleft(reversed(again))
-        self._flying.clear()
+        """Queue all unanswered frames again, in order and before others; return how many were sent before."""
+        unanswered = [key for key in self._frames if key in self._in_flight or key in self._accepted]
+        self._waiting.extendleft(reversed(unanswered))
+        self._in_flight.clear()
         self._accepted.clear()
-        return len(again)
+        return len(unanswered)
 
-    def late(self, now_us: int) -> list[Frame]:
-        """Forget and return the frames whose deadline has passed."""
-        passed = [key for key, frame in self._frames.items() if is_late(frame, now_us)]
-        return [self._remove(key) for key in passed]
+    def pop_late(self, now_us: int) -> list[Frame]:
+        """Remove and return the frames whose deadline has passed."""
+        late = [key for key, frame in self._frames.items() if is_late(frame, now_us)]
+        return [self._remove(key) for key in late]
 
-    def empty(self) -> list[Frame]:
-        """Forget and return all frames, oldest first."""
+    def clear(self) -> list[Frame]:
+        """Remove and return all frames, oldest first."""
         return [self._remove(key) for key in list(self._frames)]
 
     def _remove(self, key: Key) -> Frame:
-        if key in self._flying:
-            del self._flying[key]
+        if key in self._in_flight:
+            del self._in_flight[key]
         elif key in self._accepted:
             del self._accepted[key]
         else:
@@ -166,39 +166,39 @@ class Outbox:
         if self._journal is not None:
             try:
                 self._journal.ack(key)
-            except StorageError as error:  # after a restart it is sent once more, and recognised
+            except StorageError as error:  # after a restart it is sent once more, as a duplicate
                 LOG.warning("%s", error)
         return frame
 
 
 def is_late(frame: Frame, now_us: int) -> bool:
-    """Say whether an answer to a frame would be of no use any more."""
+    """Return whether the deadline of a frame has passed."""
     return frame.deadline_ms > 0 and now_us > frame.captured_us + 1000 * frame.deadline_ms
 
 
 class AlreadyAnswered(NamedTuple):
-    """A frame that was answered before: say so again."""
+    """A frame that was answered before: repeat the answer."""
 
     answer: Answer | Dropped
 
 
 class InProgress(NamedTuple):
-    """A frame that is being worked on: its answer will come."""
+    """A frame that is being executed or forwarded: its answer will follow."""
 
 
 class NewFrame(NamedTuple):
-    """A frame that was not seen yet."""
+    """A frame that is seen for the first time."""
 
 
-PENDING, NEW = InProgress(), NewFrame()
+IN_PROGRESS, NEW = InProgress(), NewFrame()
 
 
 class Inbox:
-    """What a receiver remembers: the frames that it works on, and its last answers.
+    """Frames in progress, and the latest answers, to recognise duplicates.
 
     Args:
-        memory: how many answers; as many as a sender may have frames without an answer will do, because it sends no
-            other again.
+        memory: how many answers to remember. As many as a sender may have unanswered frames are enough: it sends no
+            others again.
     """
 
     def __init__(self, memory: int):
@@ -210,20 +210,20 @@ class Inbox:
         return len(self._pending)
 
     def receive(self, key: Key) -> NewFrame | InProgress | AlreadyAnswered:
-        """Say what is known of a frame; a new one is being worked on from now on."""
+        """Return what is known of a frame; a new one is in progress from now on."""
         if key in self._answers:
             return AlreadyAnswered(self._answers[key])
         if key in self._pending:
-            return PENDING
+            return IN_PROGRESS
         self._pending.add(key)
         return NEW
 
     def forget(self, key: Key) -> None:
-        """Note that a frame is not being worked on after all."""
+        """Treat a frame in progress as never seen."""
         self._pending.discard(key)
 
     def answer(self, key: Key, answer: Answer | Dropped) -> None:
-        """Remember the answer to a frame."""
+        """Remember the answer to a frame, which is no longer in progress."""
         self._pending.discard(key)
         self._answers[key] = answer
         self._answers.move_to_end(key)

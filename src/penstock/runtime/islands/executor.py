@@ -1,7 +1,7 @@
-"""Where an island's stage is run: here, or elsewhere and many at a time.
+"""Run a stage on frames: in this process, or on a remote engine with many frames in flight.
 
-Either takes frames in turn and makes who brings them wait when there are too many; what becomes of each it tells the
-island. A frame whose deadline has passed is not worked on.
+Both executors apply back-pressure in `submit` and report each frame through `Callbacks`. A frame whose deadline has
+passed is not run.
 """
 
 from __future__ import annotations
@@ -16,46 +16,45 @@ import numpy as np
 
 from penstock.runtime.engines import Engine, Output, RemoteEngine
 from penstock.runtime.islands.delivery import Key, is_late
-from penstock.runtime.islands.protocol import Frame, Reason
-from penstock.runtime.islands.uplink import now_us
+from penstock.runtime.islands.protocol import DropReason, Frame, now_us
 
-LOG = logging.getLogger("penstock.workbench")
+LOG = logging.getLogger("penstock.executor")
 
 QUICK_S = 0.002
-"""A stage that takes less runs where messages are read: to wake another task or a thread would take longer."""
+"""A stage that is quicker runs in the task that received the frame: switching to a thread would take longer."""
 
 
 class Job(NamedTuple):
-    """A frame at an island.
+    """A frame to run.
 
     Attributes:
-        key: what tells it from all others.
-        values: its payload, as the stage takes it.
-        at_s: when it came, by `time.perf_counter`.
+        key: identifies the frame.
+        values: its payload, as the stage's input tensor.
+        received_s: when it was received, by `time.perf_counter`.
     """
 
     frame: Frame
     key: Key
     values: np.ndarray
-    at_s: float
+    received_s: float
 
 
 class Callbacks(NamedTuple):
-    """Whom a workbench tells.
+    """Where an executor reports to.
 
     Attributes:
-        worked: what the stage gave for a frame: values, and the gate's logit if there is one.
-        failed: a frame that gets no answer, and why.
+        on_output: the stage's output for a frame, and the gate's logit if it has a gate.
+        on_failure: a frame that could not be run.
     """
 
-    worked: Callable[[Job, np.ndarray, float | None], Awaitable[None]]
-    failed: Callable[[Key, Reason], None]
+    on_output: Callable[[Job, np.ndarray, float | None], Awaitable[None]]
+    on_failure: Callable[[Key, DropReason], None]
 
 
 class Executor(Protocol):
     """Runs a stage on frames."""
 
-    async def take(self, arrived: Job) -> None:
+    async def submit(self, job: Job) -> None:
         """Take a frame; waits while there are too many."""
         ...
 
@@ -65,114 +64,114 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """In this process: at once when the stage is quick, else in a thread, and then in batches if several wait.
+    """Runs the stage in this process: a quick stage at once, a slow one in a thread, in batches if several wait.
 
     Args:
-        most: frames that wait.
+        capacity: how many frames may wait.
         batch: how many are run at once.
     """
 
-    def __init__(self, engine: Engine, finished: Callbacks, *, most: int, batch: int):
-        self._engine, self._finished, self._batch = engine, finished, batch
-        self._waiting: asyncio.Queue[Job] = asyncio.Queue(most)
+    def __init__(self, engine: Engine, callbacks: Callbacks, *, capacity: int, batch: int):
+        self._engine, self._callbacks, self._batch = engine, callbacks, batch
+        self._queue: asyncio.Queue[Job] = asyncio.Queue(capacity)
         self._slow = False
 
-    async def take(self, arrived: Job) -> None:
+    async def submit(self, job: Job) -> None:
         """Take a frame; waits while there are too many."""
-        if self._slow or not self._waiting.empty():
-            await self._waiting.put(arrived)
-        elif not _too_late(arrived, self._finished):
-            await self._run_stage([arrived])
+        if self._slow or not self._queue.empty():
+            await self._queue.put(job)
+        elif not _is_expired(job, self._callbacks):
+            await self._run_stage([job])
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            batch = [await self._waiting.get()]
-            while not self._waiting.empty() and len(batch) < self._batch:
-                batch.append(self._waiting.get_nowait())
-            left = [arrived for arrived in batch if not _too_late(arrived, self._finished)]
-            if left:
-                await self._run_stage(left)
+            batch = [await self._queue.get()]
+            while not self._queue.empty() and len(batch) < self._batch:
+                batch.append(self._queue.get_nowait())
+            jobs = [job for job in batch if not _is_expired(job, self._callbacks)]
+            if jobs:
+                await self._run_stage(jobs)
 
     async def _run_stage(self, batch: Sequence[Job]) -> None:
-        values = batch[0].values[None] if len(batch) == 1 else np.stack([arrived.values for arrived in batch])
-        began = time.perf_counter()
+        values = batch[0].values[None] if len(batch) == 1 else np.stack([job.values for job in batch])
+        started = time.perf_counter()
         try:
-            out = await asyncio.to_thread(self._engine.run, values) if self._slow else self._engine.run(values)
-            each = _each(out, len(batch))
-        except Exception as error:  # of an engine, of any kind: such a frame gets no answer, and the island goes on
+            output = await asyncio.to_thread(self._engine.run, values) if self._slow else self._engine.run(values)
+            samples = _split(output, len(batch))
+        except Exception as error:  # of any kind: the frame is dropped, and the island goes on
             if len(batch) == 1:
-                _failed(batch[0], error, self._finished)
-            else:  # one may have spoilt it for the others
-                for arrived in batch:
-                    await self._run_stage([arrived])
+                _fail(batch[0], error, self._callbacks)
+            else:  # perhaps because of one of them
+                for job in batch:
+                    await self._run_stage([job])
             return
-        self._slow = time.perf_counter() - began > QUICK_S
-        for arrived, (given, logit) in zip(batch, each, strict=True):
-            await self._finished.worked(arrived, given, logit)
+        self._slow = time.perf_counter() - started > QUICK_S
+        for job, (values_out, gate_logit) in zip(batch, samples, strict=True):
+            await self._callbacks.on_output(job, values_out, gate_logit)
 
 
 class RemoteExecutor:
-    """Elsewhere: many frames are on their way at a time, and each is told of as it comes back.
+    """Runs the stage on a remote engine, with many frames in flight, in any order.
 
     Args:
-        most: frames on their way.
+        capacity: how many frames may be in flight.
     """
 
-    def __init__(self, engine: RemoteEngine, finished: Callbacks, *, most: int = 1024):
-        self._engine, self._finished = engine, finished
-        self._room = asyncio.Semaphore(most)
+    def __init__(self, engine: RemoteEngine, callbacks: Callbacks, *, capacity: int = 1024):
+        self._engine, self._callbacks = engine, callbacks
+        self._slots = asyncio.Semaphore(capacity)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._broken: asyncio.Future[None] | None = None
+        self._failure: asyncio.Future[None] | None = None
 
-    async def take(self, arrived: Job) -> None:
+    async def submit(self, job: Job) -> None:
         """Take a frame; waits while there are too many."""
-        await self._room.acquire()
-        task = asyncio.ensure_future(self._work(arrived))
+        await self._slots.acquire()
+        task = asyncio.ensure_future(self._run_stage(job))
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_done)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self._broken = asyncio.get_running_loop().create_future()
+        self._failure = asyncio.get_running_loop().create_future()
         try:
-            await self._broken
+            await self._failure
         finally:
             for task in tuple(self._tasks):
                 task.cancel()
 
-    async def _work(self, arrived: Job) -> None:
-        if _too_late(arrived, self._finished):
+    async def _run_stage(self, job: Job) -> None:
+        if _is_expired(job, self._callbacks):
             return
         try:
-            ((given, logit),) = _each(await self._engine.ask(arrived.values), 1)
+            ((values, gate_logit),) = _split(await self._engine.ask(job.values), 1)
         except Exception as error:  # as above
-            _failed(arrived, error, self._finished)
+            _fail(job, error, self._callbacks)
             return
-        await self._finished.worked(arrived, given, logit)
+        await self._callbacks.on_output(job, values, gate_logit)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._room.release()
+        self._slots.release()
         error = None if task.cancelled() else task.exception()
-        if error is not None and self._broken is not None and not self._broken.done():
-            self._broken.set_exception(error)  # not of an engine: the island ends with it
+        if error is not None and self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)  # raised by a callback, not by the engine: the island ends with it
 
 
-def _each(out: Output, count: int) -> list[tuple[np.ndarray, float | None]]:
-    """Return what a stage gave for each sample of a batch."""
-    if out.gate is None:
-        return [(out.values[i], None) for i in range(count)]
-    return [(out.values[i], float(out.gate[i])) for i in range(count)]
+def _split(output: Output, count: int) -> list[tuple[np.ndarray, float | None]]:
+    """Return the output and the gate's logit of each sample of a batch."""
+    if output.gate is None:
+        return [(output.values[i], None) for i in range(count)]
+    return [(output.values[i], float(output.gate[i])) for i in range(count)]
 
 
-def _too_late(arrived: Job, finished: Callbacks) -> bool:
-    if not arrived.frame.deadline_ms or not is_late(arrived.frame, now_us()):
+def _is_expired(job: Job, callbacks: Callbacks) -> bool:
+    if not job.frame.deadline_ms or not is_late(job.frame, now_us()):
         return False
-    finished.failed(arrived.key, Reason.TOO_LATE)
+    callbacks.on_failure(job.key, DropReason.TOO_LATE)
     return True
 
 
-def _failed(arrived: Job, error: Exception, finished: Callbacks) -> None:
-    LOG.warning("a stage failed on a frame, which is reported as dropped: %s", error)
-    finished.failed(arrived.key, Reason.FAILED)
+def _fail(job: Job, error: Exception, callbacks: Callbacks) -> None:
+    LOG.warning("the stage failed on a frame, which is dropped: %s", error)
+    callbacks.on_failure(job.key, DropReason.FAILED)

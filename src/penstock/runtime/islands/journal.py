@@ -1,11 +1,10 @@
-"""A buffer that survives a restart: frames written down in a file, one record behind the other.
+"""Keep the frames of an outbox in a file, so that they survive a restart.
 
-A record is its length, its checksum, and what happened: a frame was kept, or settled. A record that a kill cut off is
-the last one, and is left out. One that is damaged is left out too, with a warning and a copy of the file. When most of
-the file speaks of settled frames it is written anew; where the disk has no room for that, it stays as it is.
+The file is a sequence of records: length, checksum, and either a frame or the key of an answered frame. A last record
+that a kill truncated is skipped. Damaged records are skipped too, with a warning and a copy of the file. When most of
+the file is about answered frames, it is compacted; if the disk has no room for that, it stays as it is.
 
-What was written is there after the process was killed; after the power failed, what the system had not yet written to
-disk is not.
+Writes survive a kill of the process. They are not synced, so a power failure may lose the latest ones.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from pathlib import Path
 from penstock.errors import StorageError, WireError
 from penstock.runtime.files import write_atomically
 from penstock.runtime.islands.delivery import Key, key_of
-from penstock.runtime.islands.protocol import Frame, decode_up, encode
+from penstock.runtime.islands.protocol import Frame, decode_client, encode
 from penstock.runtime.locks import if_free
 
 LOG = logging.getLogger("penstock.journal")
 
 START = b"penstock journal 1\n"
 HEAD = struct.Struct("<II")
-"""Length and checksum of a record."""
+"""Length and CRC-32 of a record."""
 
-SETTLED = struct.Struct("<QQ")
-KEPT_MARK, SETTLED_MARK = b"k", b"s"
+ACKED = struct.Struct("<QQ")
+FRAME_MARK, ACKED_MARK = b"k", b"s"
 SLACK = 1 << 20
-"""Bytes about settled frames that are not worth the writing anew."""
+"""Bytes about answered frames below which the file is not compacted."""
 
 
 class FileJournal:
-    """Frames in a file.
+    """A `Journal` in a file.
 
     Args:
-        path: of the file; it is made where there is none.
+        path: of the file; created if missing.
 
     Raises:
-        StorageError: when the file is no journal, or could not be opened.
+        StorageError: if the file is not a journal, cannot be opened, or is in use by another process.
     """
 
     def __init__(self, path: Path):
@@ -53,35 +52,35 @@ class FileJournal:
         self._lock = ExitStack()
         if not self._lock.enter_context(if_free(path.with_name(f".{path.name}.lock"))):
             self._lock.close()
-            raise StorageError(f"{path} is the journal of another process that runs: give each island its own.")
+            raise StorageError(f"{path} is in use by another process: give each island a journal of its own.")
         self._sizes: OrderedDict[Key, int] = OrderedDict()
-        self._found: list[Frame] = []
+        self._frames: list[Frame] = []
         self._slack = SLACK
         is_new = not path.exists()
-        whole = 0 if is_new else self._read()
+        size = 0 if is_new else self._read()
         if is_new:
             write_atomically(path, START, private=True)
         self._open()
-        if self._bytes < whole:
-            self._shorten()
+        if self._live_bytes < size:
+            self._compact()
 
-    def kept(self) -> list[Frame]:
-        """Return what was kept and not settled when the file was opened, oldest first."""
-        return list(self._found)
+    def frames(self) -> list[Frame]:
+        """Return the unanswered frames when the file was opened, oldest first."""
+        return list(self._frames)
 
-    def keep(self, frame: Frame) -> None:
-        """Write down a frame."""
-        record = _record(KEPT_MARK + encode(frame))
+    def append(self, frame: Frame) -> None:
+        """Write a frame."""
+        record = _record(FRAME_MARK + encode(frame))
         self._write(record)
         self._sizes[key_of(frame)] = len(record)
 
     def ack(self, key: Key) -> None:
-        """Write down that a frame is done with."""
+        """Write that a frame is answered."""
         if self._sizes.pop(key, None) is not None:
-            self._write(_record(SETTLED_MARK + SETTLED.pack(*key)))
-            if self._size > 2 * self._bytes + self._slack:
+            self._write(_record(ACKED_MARK + ACKED.pack(*key)))
+            if self._file_bytes > 2 * self._live_bytes + self._slack:
                 self._read()
-                self._shorten()
+                self._compact()
 
     def close(self) -> None:
         """Close the file."""
@@ -89,40 +88,38 @@ class FileJournal:
         self._lock.close()
 
     @property
-    def _size(self) -> int:
+    def _file_bytes(self) -> int:
         return os.fstat(self._file.fileno()).st_size
 
     @property
-    def _bytes(self) -> int:
-        """What the file would have if only kept frames stood in it."""
+    def _live_bytes(self) -> int:
+        """The size of the file if it held unanswered frames only."""
         return len(START) + sum(self._sizes.values())
 
     def _open(self) -> None:
         try:
             self._file = self.path.open("ab", buffering=0)
         except OSError as error:
-            raise StorageError(f"{self.path} could not be opened: {error.strerror or error}.") from error
+            raise StorageError(f"cannot open {self.path}: {error.strerror or error}.") from error
 
     def _write(self, record: bytes) -> None:
-        before = self._size
+        before = self._file_bytes
         try:
             if self._file.write(record) != len(record):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             with suppress(OSError):
-                self._file.truncate(before)  # half a record would hide all behind it
-            raise StorageError(
-                f"{self.path} could not be written: {error.strerror or error}. Free some space."
-            ) from error
+                self._file.truncate(before)  # half a record would hide those behind it
+            raise StorageError(f"cannot write {self.path}: {error.strerror or error}. Free some disk space.") from error
 
     def _read(self) -> int:
-        """Find what is kept; return how many bytes the file has."""
+        """Find the unanswered frames; return the size of the file."""
         try:
             content = self.path.read_bytes()
         except OSError as error:
-            raise StorageError(f"{self.path} could not be read: {error.strerror or error}.") from error
+            raise StorageError(f"cannot read {self.path}: {error.strerror or error}.") from error
         if not content.startswith(START):
-            raise StorageError(f"{self.path} is no journal of frames: choose another file, or move it away.")
+            raise StorageError(f"{self.path} is not a journal: choose another file, or move it away.")
         frames: OrderedDict[Key, tuple[Frame, int]] = OrderedDict()
         end = damaged = 0
         for start, record in _records(content):
@@ -132,7 +129,7 @@ class FileJournal:
         self._end = end or len(START)
         if damaged:
             self._save_damaged(content, damaged)
-        self._found = [frame for frame, _ in frames.values()]
+        self._frames = [frame for frame, _ in frames.values()]
         self._sizes = OrderedDict((key, size) for key, (_, size) in frames.items())
         return len(content)
 
@@ -140,20 +137,20 @@ class FileJournal:
         copy = self.path.with_name(f"{self.path.name}.damaged")
         try:
             write_atomically(copy, content, private=True)
-            where = f"a copy of the file is {copy}"
+            note = f"a copy of the file is {copy}"
         except StorageError as error:
-            where = f"it could not be copied: {error}"
-        LOG.warning("%d bytes of %s are damaged, and the frames in them are lost; %s", damaged, self.path, where)
+            note = f"the file could not be copied: {error}"
+        LOG.warning("%d bytes of %s are damaged and their frames lost; %s", damaged, self.path, note)
 
-    def _shorten(self) -> None:
-        """Write the file anew, with what is kept alone; where that cannot be, let it stand as far as it is whole."""
+    def _compact(self) -> None:
+        """Rewrite the file with the unanswered frames only; if that fails, only cut off a truncated last record."""
         try:
-            kept = START + b"".join(_record(KEPT_MARK + encode(frame)) for frame in self._found)
-            write_atomically(self.path, kept, private=True)
+            content = START + b"".join(_record(FRAME_MARK + encode(frame)) for frame in self._frames)
+            write_atomically(self.path, content, private=True)
         except StorageError as error:
-            LOG.warning("%s The journal stays as long as it is.", error)
-            self._file.truncate(self._end)  # half a record would hide all behind it
-            self._slack = 2 * self._size  # before it is tried again
+            LOG.warning("cannot compact the journal: %s", error)
+            self._file.truncate(self._end)  # half a record would hide those behind it
+            self._slack = 2 * self._file_bytes  # before the next attempt
             return
         self._file.close()
         self._open()
@@ -165,13 +162,13 @@ def _record(content: bytes) -> bytes:
 
 
 def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield each whole record and where it starts; what is damaged in between is passed over."""
+    """Yield the offset and content of each valid record; skip damaged bytes."""
     at = len(START)
     while at + HEAD.size < len(content):
         size, checksum = HEAD.unpack_from(content, at)
         end = at + HEAD.size + size
-        is_likely = end <= len(content) and content[at + HEAD.size : at + HEAD.size + 1] in (KEPT_MARK, SETTLED_MARK)
-        if is_likely and zlib.crc32(content[at + HEAD.size : end]) == checksum:
+        is_plausible = end <= len(content) and content[at + HEAD.size : at + HEAD.size + 1] in (FRAME_MARK, ACKED_MARK)
+        if is_plausible and zlib.crc32(content[at + HEAD.size : end]) == checksum:
             yield at, content[at + HEAD.size : end]
             at = end
         else:
@@ -180,12 +177,12 @@ def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _apply(record: bytes, frames: OrderedDict[Key, tuple[Frame, int]]) -> None:
     mark, rest = record[:1], record[1:]
-    if mark == KEPT_MARK:
+    if mark == FRAME_MARK:
         try:
-            frame = decode_up(rest)
+            frame = decode_client(rest)
         except WireError:
-            return  # its checksum holds, so another version wrote it
+            return  # the checksum is right, so another version wrote it
         if isinstance(frame, Frame):
             frames[key_of(frame)] = frame, HEAD.size + len(record)
-    elif mark == SETTLED_MARK and len(rest) == SETTLED.size:
-        frames.pop(Key(*SETTLED.unpack(rest)), None)
+    elif mark == ACKED_MARK and len(rest) == ACKED.size:
+        frames.pop(Key(*ACKED.unpack(rest)), None)

@@ -1,4 +1,4 @@
-"""Who sends frames to an island: what is said back to it, in order and without making anybody else wait."""
+"""A connected client, as seen by an island: an ordered queue of replies that never blocks others."""
 
 from __future__ import annotations
 
@@ -7,55 +7,55 @@ import contextlib
 from collections import deque
 
 from penstock.errors import LinkError
-from penstock.runtime.islands.links.connection import Connection
-from penstock.runtime.islands.protocol import Down, encode
+from penstock.runtime.islands.links.link import Connection
+from penstock.runtime.islands.protocol import ServerMessage, encode
 
 
 class Peer:
-    """A sender that is connected: what is said to it waits here, and is written in order."""
+    """Queues replies to one client and writes them in order."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
-        self._messages: deque[Down] = deque()
-        self._something, self._turn = asyncio.Event(), asyncio.Lock()
-        self._writing = asyncio.ensure_future(self._write())
-        self._broken = self._waking = False
+        self._queue: deque[ServerMessage] = deque()
+        self._has_messages, self._write_lock = asyncio.Event(), asyncio.Lock()
+        self._writer = asyncio.ensure_future(self._write())
+        self._broken = self._wake_scheduled = False
 
-    def enqueue(self, message: Down) -> None:
-        """Say something, some time soon."""
-        self._messages.append(message)
-        if not self._waking:
-            self._waking = True
+    def enqueue(self, message: ServerMessage) -> None:
+        """Queue a reply."""
+        self._queue.append(message)
+        if not self._wake_scheduled:
+            self._wake_scheduled = True
             asyncio.get_running_loop().call_soon(self._wake)
 
     def _wake(self) -> None:
-        """Wake who writes, unless all was said meanwhile: most answers are, by who read the question."""
-        self._waking = False
-        if self._messages:
-            self._something.set()
+        """Wake the writer task, unless `flush` was quicker: the task that read a frame usually writes its answer."""
+        self._wake_scheduled = False
+        if self._queue:
+            self._has_messages.set()
 
-    async def said(self) -> None:
-        """Write all that waits: now and here, which is sooner than to wake somebody else for it."""
-        async with self._turn:
-            while self._messages:
-                message = self._messages.popleft()
+    async def flush(self) -> None:
+        """Write all queued replies from the calling task, which saves a task switch."""
+        async with self._write_lock:
+            while self._queue:
+                message = self._queue.popleft()
                 if not self._broken:
                     try:
                         await self._connection.send(encode(message))
                     except LinkError:
-                        self._broken = True  # what is not said is asked again
+                        self._broken = True  # the client reconnects and sends its frames again
 
     async def close(self) -> None:
-        """Write what is left, and end the connection."""
+        """Write what is queued, for at most a second, and close the connection."""
         with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(self.said(), 1.0)
-        self._writing.cancel()
+            await asyncio.wait_for(self.flush(), 1.0)
+        self._writer.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await self._writing
+            await self._writer
         await self._connection.close()
 
     async def _write(self) -> None:
         while True:
-            await self._something.wait()
-            self._something.clear()
-            await self.said()
+            await self._has_messages.wait()
+            self._has_messages.clear()
+            await self.flush()

@@ -1,19 +1,21 @@
-"""Messages on a link, as bytes: protobuf, so that a phone has a client of its own. docs/wire.md specifies them.
+"""Messages between islands, and their encoding as protobuf.
 
-    who sends frames says:      Hello, then Frame after Frame
-    who receives them says:     Welcome, then for each Frame perhaps Accepted, and one Answer, Dropped or Refused;
-                                Goodbye before it ends
+    client:  Hello, then Frame after Frame
+    server:  Welcome, then for each Frame perhaps Accepted, and one Answer, Dropped or Refused; Goodbye before it ends
 
-The messages are listed once, in `SCHEMA`. The classes that protobuf reads and writes with are made from it when this
-module is imported, and so is the text of a .proto file (`proto_file`): nothing generated is kept that could grow old.
+penstock.proto is the schema. penstock.desc is that file compiled by protoc: a descriptor set, which every version of
+the protobuf runtime can read, unlike generated Python code. The named tuples below are what the rest of the package
+works with; their fields are those of the .proto (a test compares them).
 """
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -21,22 +23,23 @@ from google.protobuf.message import DecodeError
 
 from penstock.errors import WireError
 
-VERSION = 1
-"""Of the protocol."""
+VERSION = 2
+"""The protocol version."""
 
-PACKAGE = "penstock"
+METHOD = "/penstock.Island/Stream"
+"""The path of the RPC."""
 
-MOST_SEQUENCE = (1 << 64) - 1
+MAX_SEQUENCE = (1 << 64) - 1
 
 
 class Coding(IntEnum):
-    """How a payload is written."""
+    """How a payload is encoded."""
 
     RAW = 0
     DEFLATE = 1
 
 
-class Reason(IntEnum):
+class DropReason(IntEnum):
     """Why a frame has no answer."""
 
     UNKNOWN = 0
@@ -47,25 +50,19 @@ class Reason(IntEnum):
 
 
 class Fault(IntEnum):
-    """What is wrong with a message."""
+    """Why a message was refused."""
 
     UNKNOWN = 0
     GARBAGE = 1
     FOREIGN_BUNDLE = 2
     WRONG_STAGE = 3
-    WRONG_SIZE = 4
+    BAD_PAYLOAD = 4
     WRONG_VERSION = 5
     UNEXPECTED = 6
 
 
 class Hello(NamedTuple):
-    """The first message of a sender: what it is about to send frames for.
-
-    Attributes:
-        bundle: the id of the bundle, 32 bytes.
-        stage: that the frames are for, counted from 1.
-        version: of the protocol.
-    """
+    """The first message of a client: the bundle (its 32-byte id) and the stage that its frames are for."""
 
     bundle: bytes
     stage: int
@@ -73,18 +70,7 @@ class Hello(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One sample on its way.
-
-    Attributes:
-        bundle: the first eight bytes of the bundle's id, as a number.
-        stream: where it comes from; a number that a source draws at random when it starts.
-        sequence: counts the frames of a stream.
-        captured_us: when the sample was taken, in microseconds since 1970.
-        payload: what the stage before gave.
-        coding: how the payload is written.
-        deadline_ms: so long after that an answer is of use; 0 for ever.
-        audit: a gate stopped it, and it was let through to see what becomes of it: no gate stops it now.
-    """
+    """One sample on its way to a stage. The fields are described in penstock.proto."""
 
     bundle: int
     stream: int
@@ -93,53 +79,55 @@ class Frame(NamedTuple):
     payload: bytes
     coding: Coding = Coding.RAW
     deadline_ms: int = 0
-    audit: bool = False
+    shadow: bool = False
 
 
 class Welcome(NamedTuple):
-    """The first message of a receiver: it takes frames, so many at a time that are neither accepted nor answered."""
+    """The server's reply to Hello: how many frames may be in flight."""
 
     window: int
     version: int = VERSION
 
 
 class Answer(NamedTuple):
-    """What became of a frame.
+    """The result of a frame.
 
     Attributes:
-        label: the class; the background's if it was stopped.
-        stopped_by: the stage whose gate stopped it, counted from 1; 0 if it reached the end.
-        scores: of the gates that it passed or was stopped by, from the receiving stage on: probabilities.
-        logits: of the classes; empty if it was stopped.
-        audit: that of the frame.
+        label: the class index; the background class if a gate stopped the frame.
+        exit_stage: the stage where it ended, counted from 1; the last stage if it went through.
+        stopped: whether a gate stopped it.
+        scores: gate probabilities, from the receiving stage on.
+        logits: class logits; empty if stopped.
+        shadow: whether the frame was a shadow sample.
     """
 
     stream: int
     sequence: int
     label: int
-    stopped_by: int = 0
+    exit_stage: int
+    stopped: bool = False
     scores: tuple[float, ...] = ()
     logits: tuple[float, ...] = ()
-    audit: bool = False
+    shadow: bool = False
 
 
 class Accepted(NamedTuple):
-    """A frame that has no answer yet, but is in good hands: it passed here, and waits for the next island."""
+    """A frame that passed the gate and waits for the next island."""
 
     stream: int
     sequence: int
 
 
 class Dropped(NamedTuple):
-    """A frame that gets no answer, and why."""
+    """A frame that will not be answered."""
 
     stream: int
     sequence: int
-    reason: Reason
+    reason: DropReason
 
 
 class Refused(NamedTuple):
-    """A message that was not accepted, and why. What it was about is 0 where that could not be read."""
+    """A message that was not accepted; stream and sequence are 0 if it could not be decoded."""
 
     fault: Fault
     text: str
@@ -148,200 +136,126 @@ class Refused(NamedTuple):
 
 
 class Goodbye(NamedTuple):
-    """The receiver takes no more frames, and ends when the others are answered: send the rest to who comes after it."""
+    """The server accepts no more frames and closes once it has answered those it has."""
 
     text: str = ""
 
 
-Up: TypeAlias = Hello | Frame
-"""What a sender of frames says."""
-
-Down: TypeAlias = Welcome | Answer | Dropped | Refused | Goodbye | Accepted
-"""What a receiver of frames says."""
-
-# name of a message -> (field, number, type)
-SCHEMA: dict[str, tuple[tuple[str, int, str], ...]] = {
-    "Hello": (("bundle", 1, "bytes"), ("stage", 2, "uint32"), ("version", 3, "uint32")),
-    "Frame": (
-        ("bundle", 1, "fixed64"),
-        ("stream", 2, "fixed64"),
-        ("sequence", 3, "uint64"),
-        ("captured_us", 4, "fixed64"),
-        ("payload", 5, "bytes"),
-        ("coding", 6, "uint32"),
-        ("deadline_ms", 7, "uint32"),
-        ("audit", 8, "bool"),
-    ),
-    "Welcome": (("window", 1, "uint32"), ("version", 2, "uint32")),
-    "Answer": (
-        ("stream", 1, "fixed64"),
-        ("sequence", 2, "uint64"),
-        ("label", 3, "uint32"),
-        ("stopped_by", 4, "uint32"),
-        ("scores", 5, "repeated float"),
-        ("logits", 6, "repeated float"),
-        ("audit", 7, "bool"),
-    ),
-    "Dropped": (("stream", 1, "fixed64"), ("sequence", 2, "uint64"), ("reason", 3, "uint32")),
-    "Refused": (("fault", 1, "uint32"), ("text", 2, "string"), ("stream", 3, "fixed64"), ("sequence", 4, "uint64")),
-    "Goodbye": (("text", 1, "string"),),
-    "Accepted": (("stream", 1, "fixed64"), ("sequence", 2, "uint64")),
-}
-
-# a message that is one of others -> (field, number, message)
-EITHER: dict[str, tuple[tuple[str, int, str], ...]] = {
-    "Up": (("hello", 1, "Hello"), ("frame", 2, "Frame")),
-    "Down": (
-        ("welcome", 1, "Welcome"),
-        ("answer", 2, "Answer"),
-        ("dropped", 3, "Dropped"),
-        ("refused", 4, "Refused"),
-        ("goodbye", 5, "Goodbye"),
-        ("accepted", 6, "Accepted"),
-    ),
-}
-
-SERVICE, METHOD = "Island", "Stream"
-"""rpc Stream(stream Up) returns (stream Down)"""
+ClientMessage: TypeAlias = Hello | Frame
+ServerMessage: TypeAlias = Welcome | Answer | Dropped | Refused | Goodbye | Accepted
+MESSAGES: tuple[type[Any], ...] = (Hello, Frame, Welcome, Answer, Dropped, Refused, Goodbye, Accepted)
 
 
-def encode(message: Up | Down) -> bytes:
-    """Return a message as it crosses a link."""
-    field, whole = _HOMES[type(message)]
-    return whole(**{field: message._asdict()}).SerializeToString()  # type: ignore[no-any-return]
+def encode(message: ClientMessage | ServerMessage) -> bytes:
+    """Encode a message for a link."""
+    field, envelope = _ENVELOPES[type(message)]
+    return envelope(**{field: message._asdict()}).SerializeToString()  # type: ignore[no-any-return]
 
 
-def decode_up(content: bytes) -> Up:
-    """Read what a sender said.
+def decode_client(content: bytes) -> ClientMessage:
+    """Decode a message of a client.
 
     Raises:
-        WireError: when it is no message.
+        WireError: if the bytes are not such a message.
     """
-    return _decode("Up", content)  # type: ignore[return-value]
+    return _decode(_CLIENT, content)  # type: ignore[return-value]
 
 
-def decode_down(content: bytes) -> Down:
-    """Read what a receiver said.
+def decode_server(content: bytes) -> ServerMessage:
+    """Decode a message of a server.
 
     Raises:
-        WireError: when it is no message.
+        WireError: if the bytes are not such a message.
     """
-    return _decode("Down", content)  # type: ignore[return-value]
+    return _decode(_SERVER, content)  # type: ignore[return-value]
 
 
 def with_payload(frame: Frame, values: bytes, *, deflate: bool = False) -> Frame:
-    """Return the frame with these values, deflated where that is smaller."""
+    """Return the frame with these values as payload, deflated if that is smaller."""
     if deflate:
-        smaller = zlib.compress(values, 6)
-        if len(smaller) < len(values):
-            return frame._replace(payload=smaller, coding=Coding.DEFLATE)
+        deflated = zlib.compress(values, 6)
+        if len(deflated) < len(values):
+            return frame._replace(payload=deflated, coding=Coding.DEFLATE)
     return frame._replace(payload=values, coding=Coding.RAW)
 
 
-def values_of(frame: Frame, payload_bytes: int) -> bytes:
-    """Return the values of a frame, which must be so many bytes; no more than those are ever unpacked.
+def unpack_payload(frame: Frame, payload_bytes: int) -> bytes:
+    """Return the values of a frame; never inflates more than ``payload_bytes``.
 
     Raises:
-        WireError: when they are not.
+        WireError: if the payload is damaged, has an unknown coding, or is not ``payload_bytes`` long.
     """
     values = frame.payload
-    if frame.coding not in Coding._value2member_map_:
-        raise WireError(f"a payload is written in a way that is not known here: coding {frame.coding}.")
     if frame.coding == Coding.DEFLATE:
         values = _inflate(values, payload_bytes)
+    elif frame.coding != Coding.RAW:
+        raise WireError(f"unknown payload coding {int(frame.coding)}; expected 0 (raw) or 1 (deflate).")
     if len(values) != payload_bytes:
-        raise WireError(f"a payload of {len(values)} bytes came; this stage takes {payload_bytes}.")
+        raise WireError(f"expected a payload of {payload_bytes} bytes, got {len(values)}.")
     return values
 
 
-def _inflate(content: bytes, most: int) -> bytes:
-    unpacking = zlib.decompressobj()
+def _inflate(content: bytes, limit: int) -> bytes:
+    inflater = zlib.decompressobj()
     try:
-        values = unpacking.decompress(content, most + 1)
+        values = inflater.decompress(content, limit + 1)
     except zlib.error as error:
-        raise WireError(f"a payload is damaged: {error}.") from error
-    if not unpacking.eof or unpacking.unused_data:
-        raise WireError(f"a payload is cut off, or unpacks to more than the {most} bytes that this stage takes.")
+        raise WireError(f"the deflated payload is damaged: {error}.") from error
+    if not inflater.eof or inflater.unused_data:
+        raise WireError(f"the deflated payload is truncated, or inflates to more than {limit} bytes.")
     return values
 
 
-def proto_file() -> str:
-    """Return the schema as a .proto file, to make clients from."""
-    lines = ['syntax = "proto3";', "", f"package {PACKAGE};", ""]
-    lines += [f"service {SERVICE} {{", f"  rpc {METHOD}(stream Up) returns (stream Down);", "}", ""]
-    for name, choices in EITHER.items():
-        lines += [f"message {name} {{", "  oneof message {"]
-        lines += [f"    {kind} {field} = {number};" for field, number, kind in choices]
-        lines += ["  }", "}", ""]
-    for name, fields in SCHEMA.items():
-        lines += [f"message {name} {{", *(f"  {kind} {field} = {number};" for field, number, kind in fields), "}", ""]
-    return "\n".join(lines)
-
-
-def _classes() -> dict[str, Any]:
-    """Make the classes that protobuf reads and writes with."""
-    proto = descriptor_pb2.FileDescriptorProto(name="penstock.proto", package=PACKAGE, syntax="proto3")
-    kinds = descriptor_pb2.FieldDescriptorProto
-    for name, fields in SCHEMA.items():
-        made = proto.message_type.add(name=name)
-        for field, number, kind in fields:
-            label = kinds.LABEL_REPEATED if kind.startswith("repeated ") else kinds.LABEL_OPTIONAL
-            type_ = getattr(kinds, f"TYPE_{kind.removeprefix('repeated ').upper()}")
-            made.field.add(name=field, number=number, type=type_, label=label)
-    for name, choices in EITHER.items():
-        made = proto.message_type.add(name=name)
-        made.oneof_decl.add(name="message")
-        for field, number, kind in choices:
-            made.field.add(
-                name=field,
-                number=number,
-                type=kinds.TYPE_MESSAGE,
-                type_name=f".{PACKAGE}.{kind}",
-                label=kinds.LABEL_OPTIONAL,
-                oneof_index=0,
-            )
+def _load_schema() -> Any:
+    """Return the file descriptor of penstock.proto, in a pool of its own."""
+    compiled = Path(__file__).with_name("penstock.desc").read_bytes()
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(proto)
-    names = (*SCHEMA, *EITHER)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in names}
+    for file in descriptor_pb2.FileDescriptorSet.FromString(compiled).file:
+        pool.Add(file)
+    return pool.FindFileByName("penstock.proto")
 
 
-_CLASSES = _classes()
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Hello, Frame, Welcome, Answer, Dropped, Refused, Goodbye, Accepted)
+SCHEMA = _load_schema()
+_CLIENT = message_factory.GetMessageClass(SCHEMA.message_types_by_name["ClientMessage"])
+_SERVER = message_factory.GetMessageClass(SCHEMA.message_types_by_name["ServerMessage"])
+_BY_NAME = {kind.__name__: kind for kind in MESSAGES}
+_ENVELOPES = {
+    _BY_NAME[field.message_type.name]: (field.name, envelope)
+    for envelope in (_CLIENT, _SERVER)
+    for field in envelope.DESCRIPTOR.fields
 }
-_HOMES = {_KINDS[kind]: (field, _CLASSES[whole]) for whole, choices in EITHER.items() for field, _, kind in choices}
-_READERS = {
-    field: (_KINDS[kind], attrgetter(*_KINDS[kind]._fields))
-    for choices in EITHER.values()
-    for field, _, kind in choices
-}
+_READERS = {name: (kind, attrgetter(*kind._fields)) for kind, (name, _) in _ENVELOPES.items()}
 
 
-def _decode(whole: str, content: bytes) -> Up | Down:
+def _decode(envelope: Any, content: bytes) -> ClientMessage | ServerMessage:
     try:
-        made = _CLASSES[whole].FromString(content)
+        decoded = envelope.FromString(content)
     except (DecodeError, ValueError) as error:
-        raise WireError(f"{len(content)} bytes came that are no message: {error}.") from error
-    field = made.WhichOneof("message")
+        raise WireError(f"cannot decode a message of {len(content)} bytes: {error}.") from error
+    field = decoded.WhichOneof("message")
     if field is None:
-        raise WireError(f"{len(content)} bytes came that are no message that is known here.")
-    kind, fields = _READERS[field]
-    values = fields(getattr(made, field))
-    message = kind(*values) if isinstance(values, tuple) else kind(values)  # of one field there is no tuple
-    return _NAMED[kind](message) if kind in _NAMED else message  # type: ignore[no-any-return]
+        raise WireError(f"cannot decode a message of {len(content)} bytes: its type is unknown.")
+    kind, read = _READERS[field]
+    values = read(getattr(decoded, field))
+    message = kind(*values) if isinstance(values, tuple) else kind(values)  # attrgetter of one field gives no tuple
+    return _CONVERTERS[kind](message) if kind in _CONVERTERS else message  # type: ignore[no-any-return]
 
 
-def _named(kind: type[IntEnum], value: int) -> Any:
-    """Return a number by its name; one of the future is the first of them, which says that it is not known."""
+def _to_enum(kind: type[IntEnum], value: int) -> Any:
+    """Return the enum member; UNKNOWN for a value of a later version."""
     return kind(value) if value in kind._value2member_map_ else kind(0)
 
 
 _CODINGS = {int(coding): coding for coding in Coding}
-_NAMED: dict[type[Any], Callable[[Any], Any]] = {
+_CONVERTERS: dict[type[Any], Callable[[Any], Any]] = {
     Frame: lambda frame: frame._replace(coding=_CODINGS.get(frame.coding, frame.coding)) if frame.coding else frame,
-    Answer: lambda answer: Answer._make((*answer[:4], tuple(answer.scores), tuple(answer.logits), answer.audit)),
-    Dropped: lambda dropped: dropped._replace(reason=_named(Reason, dropped.reason)),
-    Refused: lambda refused: refused._replace(fault=_named(Fault, refused.fault)),
+    Answer: lambda answer: Answer._make((*answer[:5], tuple(answer.scores), tuple(answer.logits), answer.shadow)),
+    Dropped: lambda dropped: dropped._replace(reason=_to_enum(DropReason, dropped.reason)),
+    Refused: lambda refused: refused._replace(fault=_to_enum(Fault, refused.fault)),
 }
-"""What is left to do to a message that was read."""
+"""From protobuf's values to Python's, for messages with enums or repeated fields."""
+
+
+def now_us() -> int:
+    """Return the current time as `Frame.captured_us` has it."""
+    return time.time_ns() // 1000

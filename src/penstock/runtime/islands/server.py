@@ -1,10 +1,9 @@
-"""An island as a process: it listens at an address, works, and ends in order when it is told to."""
+"""Run an island as a process: listen, work, and drain on SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import signal
 from collections.abc import Callable
@@ -15,37 +14,39 @@ from penstock.errors import DeliveryError, LinkError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.engines import RemoteEngine
 from penstock.runtime.islands.delivery import Outbox, Wait, WhenFull
-from penstock.runtime.islands.island import Downstream, Island
+from penstock.runtime.islands.island import Downstream, Island, IslandConfig
 from penstock.runtime.islands.journal import FileJournal
-from penstock.runtime.islands.links.grpc import Listener, TlsConfig, grpc_connector
+from penstock.runtime.islands.links.link import check_host_port, is_loopback
+from penstock.runtime.islands.links.table import connector_for, link_for
+from penstock.runtime.islands.links.tls import TlsConfig
 from penstock.runtime.islands.ops.prometheus import serve_metrics
 from penstock.runtime.islands.ops.shadow_audit import ShadowAudit
 
-LOG = logging.getLogger("penstock.station")
+LOG = logging.getLogger("penstock.server")
 
 DRAIN_S = 10.0
-"""How long an island that was told to end answers what it has."""
+"""How long an island may take to answer what it has before it ends."""
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """What an island needs to know to be one.
+    """Settings of an island as a process.
 
     Attributes:
-        bundle: the folder.
+        bundle: the bundle's folder.
         stage: its number, counted from 1.
-        listen: the address, as host:port; port 0 for a free one.
-        onward: the next island's address; None for the last.
-        identity: for mutual TLS; without it only this machine can reach the island,
-        insecure: unless others are to reach it without any protection.
-        buffer: how many frames wait for the next island at most.
-        when_full: what happens then.
-        journal: a file that keeps them over a restart; None: in memory.
-        deflate: write payloads deflated where that is smaller.
-        window: how many frames of a sender may be on their way.
-        threads: that the stage may use; 0 for all there are.
-        audit: the share of what this gate or a later one stops that is let through, to see what becomes of it.
-        metrics: where Prometheus finds its metrics, as host:port; None for nowhere.
+        listen: address to listen at, such as host:port; port 0 for a free one.
+        downstream: address of the next island; None for the last stage.
+        tls: for mutual TLS; without it only this machine can reach the island,
+        insecure: unless this allows unencrypted connections from other machines.
+        buffer: how many frames may wait for the next island.
+        when_full: what to do when the buffer is full.
+        journal: a file that keeps waiting frames over a restart; None to keep them in memory.
+        deflate: deflate payloads if that makes them smaller.
+        window: how many frames of a client may be in flight.
+        threads: of the stage; 0 for all cores.
+        shadow_rate: the share of stopped frames that is forwarded as shadow samples.
+        metrics: host:port for Prometheus metrics; None for none.
     """
 
     bundle: Path
@@ -60,145 +61,111 @@ class ServerConfig:
     deflate: bool = False
     window: int = 64
     threads: int = 1
-    audit: float = 0.0
+    shadow_rate: float = 0.0
     metrics: str | None = None
 
     def __post_init__(self) -> None:
-        if self.threads < 0:
-            raise DeliveryError(f"{self.threads} threads are not possible: a number from 1 on, or 0 for all there are.")
-        if self.window < 1 or self.buffer < 1:
+        for name, least in (("threads", 0), ("window", 1), ("buffer", 1)):
+            if getattr(self, name) < least:
+                raise DeliveryError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+        ShadowAudit(self.shadow_rate)  # checks the rate
+        if self.downstream is None and (self.journal is not None or self.deflate or self.shadow_rate):
             raise DeliveryError(
-                f"a window of {self.window} and a buffer of {self.buffer} frames are not possible: both are 1 or more."
-            )
-        ShadowAudit(self.audit)  # refuses what is no share
-        if self.downstream is None and (self.journal is not None or self.deflate or self.audit):
-            raise DeliveryError(
-                "a journal, deflated payloads and an audit are for frames that are sent on, but there is no next "
-                "island: give its address (--next), or leave them out."
+                "journal, deflate and shadow rate apply to forwarded frames, but there is no next island: give its "
+                "address (--next), or leave them out."
             )
 
 
 async def run_server(
-    server: ServerConfig, ready: Callable[[int, int | None], None], *, engine: RemoteEngine | None = None
+    config: ServerConfig, on_ready: Callable[[str, int | None], None], *, engine: RemoteEngine | None = None
 ) -> None:
-    """Be an island until SIGTERM or SIGINT; then answer what is here, and end.
+    """Run an island until SIGTERM or SIGINT; then answer what it has, and end.
 
     Args:
-        ready: told once it listens: the port, and that of the metrics.
-        engine: what runs the stage elsewhere; None: it runs here.
+        on_ready: called once it listens, with its address and the port of the metrics.
+        engine: runs the stage remotely; None to run it in this process.
     """
-    check_reach(server)
-    bundle = Bundle.read(server.bundle)
-    journal = None if server.journal is None else FileJournal(server.journal)
-    downstream = None
-    if server.downstream is not None:
-        outbox = Outbox(server.buffer, server.when_full, journal)
-        downstream = Downstream(grpc_connector(server.downstream, tls=server.tls), outbox, server.deflate)
+    check_exposure(config)
+    bundle = Bundle.read(config.bundle)
+    journal = None if config.journal is None else FileJournal(config.journal)
     island = Island(
         bundle,
-        server.stage,
-        downstream=downstream,
+        config.stage,
+        downstream=_downstream(config, journal),
         engine=engine,
-        window=server.window,
-        threads=server.threads,
-        audit=server.audit,
+        config=IslandConfig(window=config.window, threads=config.threads, shadow_rate=config.shadow_rate),
     )
-    payload = island.stage.takes.payload_bytes
-    listener = Listener(
-        island.meet,
-        server.listen,
-        payload_bytes=payload,
-        tls=server.tls,
-        healthy=lambda: not island.leaving,
+    link, address = link_for(config.listen)
+    server = link.server(
+        island.serve,
+        address,
+        payload_bytes=island.stage.takes.payload_bytes,
+        tls=config.tls,
+        is_healthy=lambda: not island.draining,
     )
-    watched = None if server.metrics is None else serve_metrics(island, server.metrics)[0]
-    told = asyncio.Event()
+    metrics = None if config.metrics is None else serve_metrics(island, config.metrics)
+    stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, told.set)
-    working = asyncio.ensure_future(island.run())
-    await listener.start()
-    ready(listener.port, None if watched is None else watched.server_port)
-    ending = asyncio.ensure_future(told.wait())
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    running = asyncio.ensure_future(island.run())
+    await server.start()
+    on_ready(server.address, None if metrics is None else metrics.server_port)
+    stopping = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done() and not await island.drain(DRAIN_S):
-            LOG.warning("ended with frames that have no answer after %g s: who sent them sends them again", DRAIN_S)
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done() and not await island.drain(DRAIN_S):
+            LOG.warning("frames are unanswered after %g s; their senders will send them again", DRAIN_S)
     finally:
-        ending.cancel()
-        await listener.stop(1.0)
-        working.cancel()
+        stopping.cancel()
+        await server.stop(1.0)
+        running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await working
-        if watched is not None:
-            watched.shutdown()
-            watched.server_close()
+            await running
+        if metrics is not None:
+            metrics.shutdown()
+            metrics.server_close()
         if journal is not None:
             journal.close()
 
 
-def check_reach(server: ServerConfig) -> None:
-    """Refuse to be reachable from other machines without protection, unless that was said in plain words.
+def _downstream(config: ServerConfig, journal: FileJournal | None) -> Downstream | None:
+    if config.downstream is None:
+        return None
+    outbox = Outbox(config.buffer, config.when_full, journal)
+    return Downstream(connector_for(config.downstream, tls=config.tls), outbox, config.deflate)
+
+
+def check_exposure(config: ServerConfig) -> None:
+    """Check all addresses; refuse unencrypted ones that other machines can reach, unless ``insecure`` is set.
 
     Raises:
-        LinkError: when the address is not one of this machine alone.
+        LinkError: if an address is invalid or exposed, or a certificate cannot be read.
     """
-    for address in (server.listen, server.metrics, server.downstream):
-        if address is not None:
-            check_address(address)
-    if server.tls is not None:
-        server.tls.read()
-    if server.insecure:
+    listens_locally = _is_local(config.listen)
+    sends_locally = config.downstream is None or _is_local(config.downstream)
+    if config.metrics is not None:
+        check_host_port(config.metrics)
+    if config.tls is not None:
+        config.tls.read()
+    if config.insecure:
         return
-    if server.downstream is not None and server.tls is None and not is_loopback(server.downstream):
+    if config.tls is None and not sends_locally:
         raise LinkError(
-            f"frames to {server.downstream} would cross the network where others can read them. Give a certificate "
-            "(penstock certs makes some for a try-out), or say --insecure if the network is safe."
+            f"frames to {config.downstream} would cross the network unencrypted. Give a certificate (penstock certs "
+            "creates one for development), or use --insecure on a trusted network."
         )
-    if server.metrics is not None and not is_loopback(server.metrics):
+    if config.metrics is not None and not is_loopback(config.metrics):
         raise LinkError(
-            f"metrics at {server.metrics} could be read by other machines: serve them at 127.0.0.1, or say "
-            "--insecure if the network is safe."
+            f"metrics at {config.metrics} can be read by other machines. Serve them at 127.0.0.1, or use --insecure "
+            "on a trusted network."
         )
-    if server.tls is not None or is_loopback(server.listen):
-        return
-    raise LinkError(
-        f"an island at {server.listen} could be reached by other machines, which could read frames and send "
-        "their own. Give it a certificate (penstock certs makes some for a try-out), let it listen at 127.0.0.1, "
-        "or say --insecure if the network is safe."
-    )
+    if config.tls is None and not listens_locally:
+        raise LinkError(
+            f"other machines can reach {config.listen}, read frames and send their own. Give a certificate (penstock "
+            "certs creates one for development), listen at 127.0.0.1, or use --insecure on a trusted network."
+        )
 
 
-def check_address(address: str) -> None:
-    """Refuse what is no address.
-
-    Raises:
-        LinkError: when it is not host:port.
-    """
-    host, _, port = address.rpartition(":")
-    if address.startswith("unix:"):
-        return
-    if (
-        not host
-        or not port.isascii()
-        or not port.isdigit()
-        or int(port) > 65535
-        or (":" in host and not host.endswith("]"))
-    ):
-        raise LinkError(f"{address!r} is no address: give host:port, such as 127.0.0.1:7001, or [::1]:7001.")
-
-
-def is_loopback(address: str) -> bool:
-    """Say whether an address is reached from this machine alone.
-
-    >>> [is_loopback(at) for at in ("127.0.0.1:7000", "[::1]:0", "localhost:1", "0.0.0.0:7000", "[::]:1", "hub:1")]
-    [True, True, True, False, False, False]
-    """
-    if address.startswith("unix:"):
-        return True
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _is_local(address: str) -> bool:
+    link, rest = link_for(address)
+    return link.is_local(rest)

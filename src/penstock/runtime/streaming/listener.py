@@ -304,5 +304,5 @@ def stream_config_of(manifest: Manifest) -> StreamConfig:
 
 def _of_islands(answer: Answer, gates: int) -> SampleResult:
     scores = (*answer.scores, *(math.nan for _ in range(gates - len(answer.scores))))
-    logits = None if answer.stopped_by else np.array(answer.logits, np.float32)
-    return SampleResult(answer.stopped_by - 1, scores, logits)
+    logits = None if answer.stopped else np.array(answer.logits, np.float32)
+    return SampleResult(answer.exit_stage - 1 if answer.stopped else -1, scores, logits)

@@ -1,1 +1,1 @@
-"""Ways for messages to get from one island to another: one file a medium."""
+"""Links between islands: one module per medium, listed in table.py."""

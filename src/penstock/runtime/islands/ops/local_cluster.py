@@ -1,4 +1,4 @@
-"""All islands of a bundle as processes of this machine, for a try-out."""
+"""Run all islands of a bundle as processes on this machine, for development."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.errors import DeliveryError
 from penstock.runtime.bundle.bundle import read_manifest
 
-START_S, END_S = 30.0, 15.0
-"""How long an island may take to start, and to end."""
+START_TIMEOUT_S, STOP_TIMEOUT_S = 30.0, 15.0
+"""How long an island may take to start and to stop."""
 
 MAIN = "from penstock.cli import main; main()"
 
 
 @dataclass(frozen=True)
 class IslandStatus:
-    """What an island said of itself last.
+    """The state of one island.
 
     Attributes:
-        counts: by the name of the metric, without "penstock_" and "_total".
-        p50_s, p99_s: from a frame's arrival to its decision; None before the first.
-        last_words: the last line that it wrote, of one that has ended.
+        metrics: by name, without "penstock_" and "_total".
+        p50_s, p99_s: latency from receiving a frame to the gate's decision; None before the first frame.
+        last_line: the last line of its output, if it has ended.
     """
 
     stage: int
     alive: bool
-    counts: dict[str, float]
+    metrics: dict[str, float]
     p50_s: float | None = None
     p99_s: float | None = None
-    last_words: str = ""
+    last_line: str = ""
 
 
 class LocalCluster:
-    """Starts the islands of a bundle, the last one first, and ends them all.
+    """Starts the islands of a bundle, the last one first, and stops them all.
 
         with LocalCluster(Path("bundle")) as cluster:
             print(cluster.address)
@@ -54,15 +54,15 @@ class LocalCluster:
         address: of the first island.
 
     Raises:
-        DeliveryError: when an island does not start.
+        DeliveryError: if an island does not start.
     """
 
     def __init__(self, bundle: Path, *, options: tuple[str, ...] = ()):
         self._bundle, self._options = bundle, options
         self._stages = len(read_manifest(bundle).stages)
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._metrics: list[str] = []
-        self._said: list[Path] = []
+        self._urls: list[str] = []
+        self._logs: list[Path] = []
         self._files = ExitStack()
         self.address = ""
 
@@ -72,7 +72,7 @@ class LocalCluster:
             for stage in range(self._stages, 0, -1):
                 downstream = self._start(stage, downstream)
         except BaseException:
-            self.end()
+            self.stop()
             raise
         self.address = downstream or ""
         return self
@@ -80,76 +80,76 @@ class LocalCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
+        self.stop()
 
-    def end(self) -> None:
-        """End all islands, the first one first, so that each answers what it has; those that do not are killed."""
+    def stop(self) -> None:
+        """Stop all islands, the first one first, so that each can answer what it has; kill those that do not stop."""
         for process in reversed(self._processes):
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(END_S)
+                process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
         self._processes.clear()
         self._files.close()
 
-    def look(self) -> list[IslandStatus]:
-        """Ask all islands what they have done, the first one first."""
-        each = zip(reversed(self._processes), reversed(self._metrics), reversed(self._said), strict=True)
-        return [_seen(stage, *island) for stage, island in enumerate(each, start=1)]
+    def status(self) -> list[IslandStatus]:
+        """Return the status of all islands, the first one first."""
+        each = zip(reversed(self._processes), reversed(self._urls), reversed(self._logs), strict=True)
+        return [_status(stage, *island) for stage, island in enumerate(each, start=1)]
 
     def _start(self, stage: int, downstream: str | None) -> str:
         """Start an island; return its address."""
         command = [sys.executable, "-c", MAIN, "island", str(self._bundle), "--stage", str(stage), *self._options]
         command += ["--metrics", "127.0.0.1:0", *(() if downstream is None else ("--next", downstream))]
-        said = self._files.enter_context(tempfile.NamedTemporaryFile())  # noqa: SIM115 - a pipe not read would fill
+        log = self._files.enter_context(tempfile.NamedTemporaryFile())  # noqa: SIM115 - nobody reads a pipe
         process = subprocess.Popen(
             command,
-            stdout=said,
+            stdout=log,
             stderr=subprocess.STDOUT,
             env=os.environ | {"GRPC_VERBOSITY": "NONE"},
-            start_new_session=True,  # an interrupt of the terminal is for us; we end them in order
+            start_new_session=True,  # Ctrl-C is for this process, which stops them in order
         )
         self._processes.append(process)
-        self._said.append(Path(said.name))
-        found = _started(process, Path(said.name), stage)
-        self._metrics.append(found["metrics"])
-        return found["address"]
+        self._logs.append(Path(log.name))
+        ready = _wait_until_ready(process, Path(log.name), stage)
+        self._urls.append(ready["metrics"])
+        return ready["address"]
 
 
-_READY = re.compile(r"listens at (?P<address>\S+:\d+)\nmetrics at (?P<metrics>http://\S+)\n")
-"""What an island says when it has started."""
+_READY = re.compile(r"listening at (?P<address>\S+:\d+)\nmetrics at (?P<metrics>http://\S+)\n")
+"""What an island prints once it is ready."""
 
 
-def _started(process: subprocess.Popen[bytes], said: Path, stage: int) -> re.Match[str]:
-    """Wait until an island has started; return what it says then."""
-    ends = time.monotonic() + START_S
+def _wait_until_ready(process: subprocess.Popen[bytes], log: Path, stage: int) -> re.Match[str]:
+    """Wait until an island is ready; return its addresses."""
+    deadline = time.monotonic() + START_TIMEOUT_S
     while True:
-        ended = process.poll() is not None or time.monotonic() > ends  # first: what it says before that counts
-        text = said.read_text()
+        ended = process.poll() is not None or time.monotonic() > deadline  # before reading: its last output counts
+        text = log.read_text()
         if found := _READY.search(text):
             return found
         if ended:
-            raise DeliveryError(f"the island of stage {stage} did not start: {text.strip() or 'it said nothing'}")
+            raise DeliveryError(f"the island of stage {stage} did not start: {text.strip() or 'no output'}")
         time.sleep(0.02)
 
 
-def _seen(stage: int, process: subprocess.Popen[bytes], url: str, said: Path) -> IslandStatus:
-    """Read an island's metrics; of one that is gone, its last words."""
+def _status(stage: int, process: subprocess.Popen[bytes], url: str, log: Path) -> IslandStatus:
+    """Read an island's metrics, or the last line of its output if it has ended."""
     if process.poll() is not None:
-        lines = said.read_text().strip().splitlines()
-        return IslandStatus(stage, False, {}, last_words=lines[-1] if lines else "")
+        lines = log.read_text().strip().splitlines()
+        return IslandStatus(stage, False, {}, last_line=lines[-1] if lines else "")
     text = ""
-    with suppress(OSError), urllib.request.urlopen(url, timeout=2) as answer:
-        text = answer.read().decode()
-    counts: dict[str, float] = {}
+    with suppress(OSError), urllib.request.urlopen(url, timeout=2) as response:
+        text = response.read().decode()
+    metrics: dict[str, float] = {}
     quantiles: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             name = sample.name.removeprefix("penstock_").removesuffix("_total")
-            if name == "here_seconds":
-                quantiles[sample.labels["q"]] = sample.value
+            if name == "latency_seconds":
+                quantiles[sample.labels["quantile"]] = sample.value
             else:
-                counts[name] = counts.get(name, 0) + sample.value
-    return IslandStatus(stage, True, counts, quantiles.get("0.5"), quantiles.get("0.99"))
+                metrics[name] = metrics.get(name, 0) + sample.value
+    return IslandStatus(stage, True, metrics, quantiles.get("0.5"), quantiles.get("0.99"))

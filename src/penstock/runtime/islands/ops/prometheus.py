@@ -1,9 +1,9 @@
-"""What an island has done, for who watches it: Prometheus metrics over HTTP."""
+"""Prometheus metrics of an island. To add one, add a line to `METRICS`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from threading import Thread
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -13,83 +13,100 @@ from prometheus_client.registry import Collector
 from penstock.errors import LinkError
 from penstock.runtime.islands.island import Island
 
-QUANTILES = (0.5, 0.99)
+COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
 
-COUNTERS = {
-    "frames": "Frames received.",
-    "duplicates": "Frames received that were known.",
-    "stopped": "Frames that the gate stopped.",
-    "forwarded": "Frames sent on to the next island.",
-    "answered": "Frames that have their answer.",
-    "received_bytes": "Bytes of payload received.",
-    "forwarded_bytes": "Bytes of payload sent on.",
-}
-"""Fields of `Counts`, and what they mean."""
+
+class IslandMetric(NamedTuple):
+    """One metric.
+
+    Attributes:
+        name: without "penstock_"; Prometheus appends "_total" to counters.
+        kind: COUNTER or GAUGE.
+        help: what it says.
+        read: returns its value, or values by the label ``label``.
+    """
+
+    name: str
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
+    help: str
+    read: Callable[[Island], float | Mapping[str, float]]
+    label: str = ""
+
+
+METRICS = (
+    IslandMetric("frames", COUNTER, "Frames received.", lambda island: island.stats.frames),
+    IslandMetric("duplicates", COUNTER, "Frames received again.", lambda island: island.stats.duplicates),
+    IslandMetric("stopped", COUNTER, "Frames that the gate stopped.", lambda island: island.stats.stopped),
+    IslandMetric("forwarded", COUNTER, "Frames sent to the next island.", lambda island: island.stats.forwarded),
+    IslandMetric("answered", COUNTER, "Frames answered.", lambda island: island.stats.answered),
+    IslandMetric("received_bytes", COUNTER, "Payload bytes received.", lambda island: island.stats.received_bytes),
+    IslandMetric("forwarded_bytes", COUNTER, "Payload bytes forwarded.", lambda island: island.stats.forwarded_bytes),
+    IslandMetric("dropped", COUNTER, "Frames dropped.", lambda island: _by_name(island.stats.dropped), "reason"),
+    IslandMetric("refused", COUNTER, "Messages refused.", lambda island: _by_name(island.stats.refused), "fault"),
+    IslandMetric("waiting", GAUGE, "Frames waiting for the next island's answer.", lambda island: island.waiting),
+    IslandMetric("connected", GAUGE, "Whether the next island is connected.", lambda island: island.connected),
+    IslandMetric("refused_by_next", GAUGE, "Whether the next island refuses this one.", lambda island: island.refused),
+    IslandMetric("shadow_samples", COUNTER, "Shadow samples answered.", lambda island: island.shadow_audit.here.judged),
+    IslandMetric(
+        "shadow_positives", COUNTER, "Shadow samples found positive.", lambda island: island.shadow_audit.here.positive
+    ),
+    IslandMetric(
+        "lost_rate", GAUGE, "Estimated share of positives lost at the gate.", lambda island: _lost_rate(island), "bound"
+    ),
+    IslandMetric("drift", GAUGE, "Whether the stopped share has drifted.", lambda island: island.drift.detected),
+    IslandMetric("latency_seconds", GAUGE, "From frame to gate decision.", lambda island: _latency(island), "quantile"),
+)
+"""All metrics of an island, in the order of the page. Each has the label ``stage``."""
+
+QUANTILES = (0.5, 0.99)
 
 
 class IslandCollector(Collector):
-    """Reads an island's counts when somebody asks."""
+    """Reads an island's metrics when Prometheus scrapes them."""
 
     def __init__(self, island: Island):
         self._island = island
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics, each with the number of the stage."""
-        island, stage = self._island, str(self._island.number)
-        for name, meaning in COUNTERS.items():
-            yield self._counter(name, meaning, getattr(island.counts, name))
-        for name, meaning, counts in (
-            ("dropped", "Frames reported as dropped, by reason.", dict(island.counts.dropped)),
-            ("refused", "Messages not accepted, by fault.", dict(island.counts.refused)),
-        ):
-            metric = CounterMetricFamily(f"penstock_{name}", meaning, labels=["stage", "why"])
-            for why, count in counts.items():
-                metric.add_metric([stage, why.name.lower()], count)
-            yield metric
-        yield self._gauge("waiting", "Frames that wait for the next island's answer.", island.waiting)
-        yield self._gauge("connected", "Whether the next island is there.", float(island.connected))
-        yield self._gauge("refused_by_next", "Whether the next island is there and refuses us.", float(island.refused))
-        yield self._counter("audited", "Stopped frames that were let through and judged.", island.audit.here.judged)
-        yield self._counter("audited_positive", "Of those, positive at the end.", island.audit.here.positive)
-        yield self._gauge(
-            "drift", "Whether the share of stopped frames is not what it was.", float(island.drift.flagged)
-        )
-        lost = GaugeMetricFamily(
-            "penstock_lost_rate", "The share of positives that the gate loses, by the audit.", labels=["stage", "bound"]
-        )
-        for bound, value in zip(("low", "estimate", "high"), island.audit.lost_rate() or (), strict=False):
-            lost.add_metric([stage, bound], value)
-        yield lost
-        seconds = GaugeMetricFamily(
-            "penstock_here_seconds", "From a frame's arrival to its decision.", labels=["stage", "q"]
-        )
-        for quantile, value in island.quantiles(QUANTILES).items():
-            seconds.add_metric([stage, f"{quantile:g}"], value)
-        yield seconds
-
-    def _counter(self, name: str, meaning: str, value: float) -> Metric:
-        metric = CounterMetricFamily(f"penstock_{name}", meaning, labels=["stage"])
-        metric.add_metric([str(self._island.number)], value)
-        return metric
-
-    def _gauge(self, name: str, meaning: str, value: float) -> Metric:
-        metric = GaugeMetricFamily(f"penstock_{name}", meaning, labels=["stage"])
-        metric.add_metric([str(self._island.number)], value)
-        return metric
+        """Yield all metrics."""
+        stage = str(self._island.number)
+        for metric in METRICS:
+            labels = ["stage", metric.label] if metric.label else ["stage"]
+            family = metric.kind(f"penstock_{metric.name}", metric.help, labels=labels)
+            value = metric.read(self._island)
+            if isinstance(value, Mapping):
+                for label, each in value.items():
+                    family.add_metric([stage, label], each)
+            else:
+                family.add_metric([stage], float(value))
+            yield family
 
 
-def serve_metrics(island: Island, address: str) -> tuple[WSGIServer, Thread]:
-    """Serve an island's metrics at host:port, port 0 for a free one; return the server and its thread.
+def serve_metrics(island: Island, address: str) -> WSGIServer:
+    """Serve an island's metrics over HTTP at host:port, port 0 for a free one; return the server.
 
     Raises:
-        LinkError: when the address cannot be listened at.
+        LinkError: if it cannot listen there.
     """
     host, _, port = address.rpartition(":")
     registry = CollectorRegistry()
     registry.register(IslandCollector(island))
     try:
-        return start_http_server(int(port), host.strip("[]"), registry)  # type: ignore[no-any-return]
+        return start_http_server(int(port), host.strip("[]"), registry)[0]
     except (OSError, ValueError, OverflowError) as error:
         raise LinkError(
-            f"metrics cannot be served at {address!r}: {error}. Give host:port, such as 127.0.0.1:9100."
+            f"cannot serve metrics at {address!r}: {error}. Give host:port, such as 127.0.0.1:9100."
         ) from error
+
+
+def _by_name(counts: Mapping[Any, int]) -> dict[str, float]:
+    return {key.name.lower(): count for key, count in dict(counts).items()}
+
+
+def _lost_rate(island: Island) -> dict[str, float]:
+    estimate = island.shadow_audit.lost_rate()
+    return {} if estimate is None else estimate._asdict()
+
+
+def _latency(island: Island) -> dict[str, float]:
+    return {f"{q:g}": seconds for q, seconds in island.stats.latency_quantiles(QUANTILES).items()}

@@ -1,31 +1,30 @@
-"""Is the promise kept in the field? Some of what a gate stops is let through, to see what it was.
+"""Estimate in the field what share of positives a gate loses.
 
-A gate that stops everything looks well: nobody complains of what never arrives. So an island lets a small share of the
-stopped samples through to the end. They are drawn by chance, whatever they look like, so that counting the positives
-among them, times how many more there are, tells without bias how many were lost. What is positive is what the end of
-the network says; a label that people give is not there.
+Nobody notices what a gate stops by mistake. So an island forwards a small random share of the stopped frames to the
+end of the network: shadow samples. Counting the positives among them and scaling up gives an unbiased estimate of how
+many were lost. "Positive" means that the end of the network says so; there are no human labels in the field.
 """
 
 from __future__ import annotations
 
-import math
 import random
-from collections import deque
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import NamedTuple
 
+import numpy as np
+
 from penstock.errors import DeliveryError
+from penstock.runtime.bundle.manifest import Manifest
+from penstock.runtime.intervals import poisson_interval
+from penstock.runtime.islands.protocol import Answer, Dropped, Frame, unpack_payload
 
 CONFIDENCE = 0.95
 
-MANY = 200
-"""Counts above which an interval is approximated."""
 
-
-class Interval(NamedTuple):
-    """An estimate between two bounds."""
+class Estimate(NamedTuple):
+    """An estimate with its confidence bounds."""
 
     low: float
     estimate: float
@@ -34,12 +33,12 @@ class Interval(NamedTuple):
 
 @dataclass
 class ShadowTally:
-    """Samples of which some are let through to the end of the network, to see what it says.
+    """Stopped frames, some of which were forwarded as shadow samples.
 
     Attributes:
-        seen: how many there are.
-        judged: of those, let through and judged.
-        positive: of those, positive.
+        seen: how many were stopped.
+        judged: of those, forwarded and answered.
+        positive: of those, positive at the end of the network.
     """
 
     seen: int = 0
@@ -47,37 +46,37 @@ class ShadowTally:
     positive: int = 0
 
     def judge(self, *, positive: bool) -> None:
-        """Note what the end of the network says of one that was let through."""
+        """Record the answer to a shadow sample."""
         self.judged += 1
         self.positive += positive
 
-    def positives(self, confidence: float) -> Interval:
-        """Return how many of all are positive, as far as those that were judged tell."""
+    def positives(self, confidence: float) -> Estimate:
+        """Estimate how many of all stopped frames are positive."""
         unknown = self.seen - self.judged
         if not self.judged:
-            return Interval(0.0, 0.0, float(unknown))
-        times, least, most = self.seen / self.judged, self.positive, self.positive + unknown
-        bounds = poisson_interval(self.positive, confidence)
-        return Interval(*(float(min(max(times * count, least), most)) for count in bounds))
+            return Estimate(0.0, 0.0, float(unknown))
+        scale, least, most = self.seen / self.judged, self.positive, self.positive + unknown
+        low, high = poisson_interval(self.positive, confidence)
+        return Estimate(*(float(min(max(scale * count, least), most)) for count in (low, self.positive, high)))
 
 
 @dataclass
 class ShadowAudit:
-    """Draws what is let through, and counts what became of it.
+    """Draws shadow samples and counts what became of them.
 
-    Positive is what the end of the network says, of any sample. A sample that passes here and is stopped by a gate
-    further on may be positive too, and counts as passed: some of those are let through as well.
+    A frame that passes this gate may be positive and still be stopped by a later gate. It counts as passed here, so
+    some of those are drawn as well.
 
     Attributes:
-        share: of the stopped samples that are let through.
-        here: samples that this gate stopped.
-        later: samples that passed it, and were stopped by a later one.
-        passed: samples that no gate stopped, and that the end found positive.
-        answered, dropped: samples that passed it, by whether anything is known of them.
+        rate: the share of stopped frames that is drawn.
+        here: frames that this gate stopped.
+        later: frames that passed this gate and were stopped by a later one.
+        passed: frames that no gate stopped and that the end found positive.
+        answered, dropped: frames that passed this gate, by whether they were answered.
     """
 
-    share: float
-    draw: random.Random = field(default_factory=random.Random, repr=False)
+    rate: float
+    rng: random.Random = field(default_factory=random.Random, repr=False)
     here: ShadowTally = field(default_factory=ShadowTally)
     later: ShadowTally = field(default_factory=ShadowTally)
     passed: int = 0
@@ -85,111 +84,83 @@ class ShadowAudit:
     dropped: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1:
-            raise DeliveryError(
-                f"an audit of {self.share} is not possible: it is a share of the stopped, such as 0.001."
-            )
+        if not 0 <= self.rate <= 1:
+            raise DeliveryError(f"shadow_rate must be between 0 and 1, got {self.rate}.")
 
-    def takes(self, of: ShadowTally) -> bool:
-        """Note a sample that was stopped; say whether it is let through."""
-        if not self.share:
+    def draw(self, tally: ShadowTally) -> bool:
+        """Count a stopped frame; return whether to forward it as a shadow sample."""
+        if not self.rate:
             return False
-        of.seen += 1
-        return self.draw.random() < self.share
+        tally.seen += 1
+        return self.rng.random() < self.rate
 
-    def lost_rate(self, confidence: float = CONFIDENCE) -> Interval | None:
-        """Return the share of positives that the gate loses; None before there is anything to tell it from.
+    def lost_rate(self, confidence: float = CONFIDENCE) -> Estimate | None:
+        """Estimate the share of positives that this gate loses; None if nothing is known yet.
 
-        What was counted among those judged is multiplied; the intervals are those of Poisson means. With several such
-        counts they share the allowed error. Samples that passed and were dropped on their way are taken to be like
-        those that were answered.
+        Counts among shadow samples are scaled up, with exact Poisson intervals. Several such counts share the allowed
+        error. Frames that passed and were dropped later are assumed to be like those that were answered.
         """
         if not self.here.judged or (self.dropped and not self.answered):
             return None
         counts = 1 + bool(self.later.seen) + bool(self.dropped)
         confidence = 1 - (1 - confidence) / counts
         lost, later = self.here.positives(confidence), self.later.positives(confidence)
-        passed, times = Interval(*[float(self.passed)] * 3), 1.0
+        passed, scale = Estimate(*[float(self.passed)] * 3), 1.0
         if self.dropped:
-            passed, times = poisson_interval(self.passed, confidence), 1 + self.dropped / self.answered
-        return Interval(
-            _share(lost.low, times * (later.high + passed.high)),
-            _share(lost.estimate, times * (later.estimate + passed.estimate)),
-            _share(lost.high, times * (later.low + passed.low)),
+            low, high = poisson_interval(self.passed, confidence)
+            passed, scale = Estimate(low, self.passed, high), 1 + self.dropped / self.answered
+        return Estimate(
+            _share(lost.low, scale * (later.high + passed.high)),
+            _share(lost.estimate, scale * (later.estimate + passed.estimate)),
+            _share(lost.high, scale * (later.low + passed.low)),
         )
+
+
+class ShadowSampler:
+    """Forwards the shadow samples of one island, and feeds their answers to the audit.
+
+    Shadow samples travel in streams of their own, one per tally, because their clients have been answered already.
+
+    Args:
+        forward: sends a frame with these values to the next island, if there is room.
+    """
+
+    def __init__(self, audit: ShadowAudit, manifest: Manifest, stage: int, forward: Callable[[Frame, bytes], None]):
+        self._audit, self._forward = audit, forward
+        self._positives = manifest.positives
+        self._has_gate = manifest.stages[stage - 1].gate is not None
+        self._payload_bytes = manifest.stages[stage - 1].gives.payload_bytes
+        self._here, self._later = secrets.randbits(64), secrets.randbits(64)
+        self._tallies = {self._here: audit.here, self._later: audit.later}
+        self._sequence = 0
+
+    def on_stopped(self, frame: Frame, values: np.ndarray) -> None:
+        """Draw from the frames that this gate stops."""
+        if self._audit.draw(self._audit.here):
+            self._send(frame, values.tobytes(), self._here)
+
+    def on_reply(self, frame: Frame, reply: Answer | Dropped) -> bool:
+        """Count the next island's reply; return whether the frame was a shadow sample of this island."""
+        is_answer = isinstance(reply, Answer)
+        positive = isinstance(reply, Answer) and reply.label in self._positives
+        if frame.stream in self._tallies:
+            if is_answer:
+                self._tallies[frame.stream].judge(positive=positive)
+            return True
+        if frame.shadow:  # of an island before this one
+            return False
+        self._audit.answered += is_answer
+        self._audit.dropped += not is_answer
+        if isinstance(reply, Answer) and not reply.stopped:
+            self._audit.passed += positive
+        elif is_answer and self._has_gate and self._audit.draw(self._audit.later):
+            self._send(frame, unpack_payload(frame, self._payload_bytes), self._later)
+        return False
+
+    def _send(self, frame: Frame, values: bytes, stream: int) -> None:
+        self._sequence += 1
+        self._forward(frame._replace(stream=stream, sequence=self._sequence, shadow=True, deadline_ms=0), values)
 
 
 def _share(lost: float, passed: float) -> float:
     return lost / (lost + passed) if lost + passed else 0.0
-
-
-def poisson_interval(count: int, confidence: float = CONFIDENCE) -> Interval:
-    """Return the exact interval of a Poisson mean of which ``count`` were seen (Garwood).
-
-    >>> [round(bound, 4) for bound in poisson_interval(3)]
-    [0.6187, 3, 8.7673]
-    """
-    tail = (1 - confidence) / 2
-    if count > MANY:  # Wilson and Hilferty: right to four digits there, and quick
-        z = NormalDist().inv_cdf(1 - tail)
-        bounds = [
-            n * (1 - 1 / (9 * n) + sign * z / (3 * math.sqrt(n))) ** 3 for n, sign in ((count, -1), (count + 1, 1))
-        ]
-        return Interval(bounds[0], count, bounds[1])
-    low = 0.0 if count == 0 else _solve(lambda mean: 1 - poisson_cdf(count - 1, mean) - tail, count)
-    return Interval(low, count, _solve(lambda mean: tail - poisson_cdf(count, mean), count))
-
-
-def poisson_cdf(count: int, mean: float) -> float:
-    """Return the probability of ``count`` or fewer, at this mean."""
-    if mean <= 0:
-        return 1.0
-    return math.fsum(math.exp(i * math.log(mean) - mean - math.lgamma(i + 1)) for i in range(count + 1))
-
-
-def _solve(rising: Callable[[float], float], about: float) -> float:
-    """Return where a rising function crosses 0, by halving."""
-    low, high = 0.0, about + 10 * math.sqrt(about + 1) + 10
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
-    return (low + high) / 2
-
-
-class Drift:
-    """Flags a share that is no longer what it was: of what a gate stops, the first window against the last.
-
-    Args:
-        window: samples that are compared.
-        errors: how many standard errors two windows may differ by; samples that follow each other are alike, so that
-            it takes more of them than the textbook says.
-    """
-
-    def __init__(self, window: int = 2000, errors: float = 6.0):
-        self._window, self._errors = window, errors
-        self._first: list[bool] = []
-        self._last: deque[bool] = deque(maxlen=window)
-
-    def see(self, stopped: bool) -> None:
-        """Note what the gate did with a sample."""
-        if len(self._first) < self._window:
-            self._first.append(stopped)
-        else:
-            self._last.append(stopped)
-
-    @property
-    def shares(self) -> tuple[float, float] | None:
-        """The share of the first window and of the last; None before both are full."""
-        if len(self._last) < self._window:
-            return None
-        return sum(self._first) / self._window, sum(self._last) / self._window
-
-    @property
-    def flagged(self) -> bool:
-        """Whether they differ by more than chance."""
-        shares = self.shares
-        if shares is None:
-            return False
-        mean = sum(shares) / 2
-        error = math.sqrt(max(2 * mean * (1 - mean) / self._window, 1e-12))
-        return abs(shares[1] - shares[0]) > self._errors * error

@@ -1,0 +1,48 @@
+"""The links there are, by the scheme of an address."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+
+from penstock.errors import LinkError
+from penstock.runtime.islands.links.link import Connector, Link
+from penstock.runtime.islands.links.tls import TlsConfig
+
+LINKS = {
+    "grpc": "penstock.runtime.islands.links.grpc",
+}
+"""URL scheme -> the module whose ``LINK`` it is. A module is imported when an address uses its scheme."""
+
+DEFAULT = "grpc"
+
+
+def link_for(address: str) -> tuple[Link, str]:
+    """Return the link of an address, and the address without its scheme.
+
+    >>> link_for("grpc://127.0.0.1:7001")[1], link_for("127.0.0.1:7001")[1]
+    ('127.0.0.1:7001', '127.0.0.1:7001')
+
+    Raises:
+        LinkError: if there is no link for the scheme, or the address is invalid.
+    """
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        scheme, rest = DEFAULT, address
+    if scheme not in LINKS:
+        close = difflib.get_close_matches(scheme, LINKS) or sorted(LINKS)
+        raise LinkError(f"no link for {scheme}:// in {address!r}; use {' or '.join(f'{name}://' for name in close)}.")
+    link = import_module(LINKS[scheme]).LINK
+    assert isinstance(link, Link)
+    link.check_address(rest)
+    return link, rest
+
+
+def connector_for(address: str, *, tls: TlsConfig | None = None) -> Connector:
+    """Return a connector to an address of any link.
+
+    Raises:
+        LinkError: if there is no link for the scheme, or the address is invalid.
+    """
+    link, rest = link_for(address)
+    return link.connector(rest, tls=tls)
