@@ -10,9 +10,9 @@ from statistics import NormalDist
 from unittest.mock import patch
 
 import numpy as np
-import torch
 
-from penstock.datasets.splits import Labelled, Splits
+from helpers.tones import CLASSES, tones
+from penstock.datasets.splits import Splits
 from penstock.models import resnet8_1d
 from reproduction.experiments import tasks
 from reproduction.experiments.measure import LOSS_LEVELS
@@ -143,15 +143,7 @@ def _template(method: Method) -> dict:
 def tiny(method: Method) -> dict:
     """Return the result of a run that takes no time: noise, or one of two tones in it."""
     budget = replace(tasks.TASKS["wake-word"].lite, width=2, epochs=1, batch_size=64)
-    data = Splits(_tones(128, 0), _tones(120, 1), ("background", "low", "high"), _tones(120, 2))
+    data = Splits(tones(128, 0), tones(120, 1), CLASSES, tones(120, 2))
     task = tasks.Task("tones", "tones", "ResNet", lambda *_: data, resnet8_1d, budget, budget)
     with patch.dict(tasks.TASKS, tones=task):
         return compute(Run("tones", method, 0), data)
-
-
-def _tones(n: int, seed: int) -> Labelled:
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.randint(3, (n,), generator=generator)
-    time = torch.arange(32) / 32
-    wave = torch.stack([torch.zeros(32), (12 * time).sin(), (40 * time).sin()])
-    return Labelled((2 * wave[y] + 0.7 * torch.randn(n, 32, generator=generator)).unsqueeze(1), y)
