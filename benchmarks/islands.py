@@ -122,7 +122,7 @@ def wire() -> list[Figure]:
     with exported(net, x, precision=Int8((x, torch.arange(len(x)) % 6))) as (_, ours):
         stage = ours.bundle.manifest.stages[0]
         answers = Pipeline(ours.bundle).predict(x.numpy())
-    kept = stage.gives.payload_bytes
+    kept = stage.output.payload_bytes
     frame = Frame(2**64 - 1, 2**64 - 1, 20_000, 2**61, bytes(kept))
     whole = len(encode(frame)) + GRPC_BYTES + HTTP2_BYTES
     passed = float((answers.stopped_at < 0).mean())
@@ -139,7 +139,7 @@ def hop() -> list[Figure]:
     """A hop over gRPC to another process and back, over a bare echo stream of the same payload: medians, by turns."""
     tiny = ps.gate(nn.Sequential(nn.Linear(94, 94), nn.ReLU(), nn.Linear(94, 2)), torch.zeros(2, 94), at=0).eval()
     with exported(tiny, torch.randn(16, 94)) as (folder, made):
-        values = made.bundle.manifest.stages[0].takes.payload_bytes
+        values = made.bundle.manifest.stages[0].input.payload_bytes
         medians = asyncio.run(_hops(folder, made.bundle, values))
     ratio = medians["hop"] / medians["echo"]
     return [Figure("hop over gRPC, median / a bare gRPC echo stream of the same payload", ratio, "<=", 1.5, medians)]
@@ -374,7 +374,7 @@ def garbage() -> list[Figure]:
 async def _garbled(bundle: Bundle) -> dict[str, Any]:
     last = len(bundle.manifest.stages)
     island = Island(bundle, last)
-    payload = island.stage.takes.payload_bytes
+    payload = island.stage.input.payload_bytes
     working = asyncio.ensure_future(island.run())
     server = GrpcServer(island.serve, "127.0.0.1:0", payload_bytes=payload)
     await server.start()

@@ -30,7 +30,7 @@ from penstock.datasets.splits import Splits
 from penstock.errors import DataError
 from penstock.gating.network import GatedNetwork
 from penstock.runtime.files import write_atomically
-from penstock.runtime.locks import if_free
+from penstock.runtime.locks import try_lock
 from penstock.training.config import Hardware
 from penstock.training.fit import CollapseWarning
 from reproduction.experiments.measure import choose_operating_points, measure
@@ -83,7 +83,7 @@ class Runner:
         known = run.result(self.results, tested=test)
         if known is not None:
             return known
-        with if_free(self.results / LOCKS / f"{run.key}.lock") as mine:
+        with try_lock(self.results / LOCKS / f"{run.key}.lock") as mine:
             known = run.result(self.results, tested=test)  # somebody may just have finished it
             if known is not None or not mine:
                 return known

@@ -12,11 +12,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock import errors as errors
-from penstock.errors import MissingExtraError, PenstockError
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.datasets.loading import class_counts
@@ -98,14 +97,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     module, extra = _HOMES[name]
-    try:
-        return getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("penstock"):
-            raise
-        raise MissingExtraError(
-            f"penstock.{name} needs {error.name!r}, which is not installed: pip install 'penstock[{extra}]'."
-        ) from error
+    return getattr(errors.require(module, extra=extra), name)
 
 
 def __dir__() -> list[str]:

@@ -17,8 +17,13 @@
     ├── LinkError           a link that is broken, or that nobody answers at
     └── MissingExtraError   a part of Penstock whose dependencies are not installed
 
-Each text says what came, what is allowed and what to do. Catch ``PenstockError`` to catch them all.
+Each message says what was expected, what was found and what to do. Catch ``PenstockError`` to catch them all.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
 
 
 class PenstockError(Exception):
@@ -83,3 +88,35 @@ class LinkError(PenstockError):
 
 class MissingExtraError(PenstockError, ImportError):
     """A part of Penstock whose dependencies are not installed."""
+
+
+def require(module: str, *, extra: str) -> ModuleType:
+    """Import a module that is installed only with an optional extra.
+
+    Args:
+        module: its full name. A module of Penstock works too: the error names the dependency that it lacks.
+        extra: the extra of Penstock, or several separated by commas, that installs it.
+
+    Raises:
+        MissingExtraError: when the module, or the system library that it loads, is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if missing.startswith("penstock"):
+            raise
+        raise MissingExtraError(f"{missing} is not installed: pip install 'penstock[{extra}]'") from error
+    except (ImportError, OSError) as error:  # the Python package is installed, the system library it loads is not
+        if module.startswith("penstock."):
+            raise
+        raise MissingExtraError(
+            f"{module} could not load its system library ({error}). {_SYSTEM_LIBRARIES.get(module, 'Install it')}, or "
+            f"try pip install --force-reinstall 'penstock[{extra}]'"
+        ) from error
+
+
+_SYSTEM_LIBRARIES = {
+    "sounddevice": "Install PortAudio (on Debian: libportaudio2)",
+    "soundfile": "Install libsndfile (on Debian: libsndfile1)",
+}

@@ -46,7 +46,7 @@ def bundle():
 
 
 def samples(bundle, stage, n):
-    takes = bundle.manifest.stages[stage - 1].takes
+    takes = bundle.manifest.stages[stage - 1].input
     return np.random.default_rng(0).normal(size=(n, *takes.shape)).astype(takes.dtype)
 
 

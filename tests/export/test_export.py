@@ -77,7 +77,7 @@ def test_all_kinds_of_layers_and_several_of_them(granularity, options, tmp_path)
     bundle = export_bundle(net, x[:2], tmp_path, precision=Float32("float32")).bundle
     same(Pipeline(bundle), net, x)
     for layer, stage in zip(net.layers, bundle.manifest.stages, strict=False):
-        assert stage.gives.shape == (layer.transmitted_values,)
+        assert stage.output.shape == (layer.transmitted_values,)
         assert (stage.gate is None) == (layer.gate is None)
 
 
@@ -125,7 +125,7 @@ def test_half_floats_halve_what_crosses(tmp_path) -> None:
     whole, half = (
         export_bundle(net, x[:2], tmp_path / kind, precision=Float32(kind)).bundle for kind in ("float32", "float16")
     )
-    sizes = [bundle.manifest.stages[0].gives.payload_bytes for bundle in (whole, half)]
+    sizes = [bundle.manifest.stages[0].output.payload_bytes for bundle in (whole, half)]
     assert sizes[0] == 2 * sizes[1] == 4 * net.layers[0].transmitted_values
     said, wanted = Pipeline(half).predict(x.numpy()), net.predict(x)
     assert said.stopped_at.tolist() == wanted.stopped_at.tolist()
@@ -186,8 +186,8 @@ def test_8_bits_cross_and_8_bits_are_reckoned_with(tmp_path) -> None:
     net, data = trained()
     exported = export_bundle(net, data[0][:4], tmp_path, precision=Int8(data), check_on=data)
     first, last = exported.bundle.manifest.stages
-    assert first.gives.dtype == last.takes.dtype == "int8" and first.gives.scale > 0
-    assert first.gives.payload_bytes == net.layers[0].transmitted_values
+    assert first.output.dtype == last.input.dtype == "int8" and first.output.scale > 0
+    assert first.output.payload_bytes == net.layers[0].transmitted_values
     assert exported.after.accuracy >= exported.before.accuracy - 0.005
     assert all(b"QuantizeLinear" in graph for graph in exported.bundle.graphs)
     said = Pipeline(exported.bundle).predict(data[0].numpy())
@@ -214,13 +214,13 @@ def test_a_graph_that_is_not_the_manifests_is_refused(tmp_path) -> None:
         with pytest.raises(BundleError, match=text):
             Pipeline(changed)
 
-    length = first.takes.shape[-1]
-    short = replace(first, takes=replace(first.takes, shape=(*first.takes.shape[:-1], length - 1)))
+    length = first.input.shape[-1]
+    short = replace(first, input=replace(first.input, shape=(*first.input.shape[:-1], length - 1)))
     refused(
         short, second, text=rf"stage-1.onnx is not the graph of the manifest: it takes tensor\(float\) of .* {length}\]"
     )
     refused(
-        replace(first, gives=replace(first.gives, dtype="float16")), second, text=r"it gives tensor\(float\).*float16"
+        replace(first, output=replace(first.output, dtype="float16")), second, text=r"it gives tensor\(float\).*float16"
     )
     refused(
         first,

@@ -6,7 +6,7 @@ from hashlib import sha256
 import numpy as np
 
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.bundle.manifest import GateRule, Guarantee, Manifest, Stage, Values
+from penstock.runtime.bundle.manifest import GateRule, Guarantee, Manifest, Stage, TensorSpec
 from penstock.runtime.engines import Output
 
 GRAPHS = (b"the first graph", b"the second")
@@ -17,7 +17,7 @@ def stage(number, takes, gives, gate=None) -> Stage:
     return Stage(f"stage-{number}.onnx", sha256(content).hexdigest(), len(content), 1000 * number, takes, gives, gate)
 
 
-PACKED = Values((120,), "int8", 0.25, -128)
+PACKED = TensorSpec((120,), "int8", 0.25, -128)
 MANIFEST = Manifest(
     penstock="0.1.0",
     model="ResNet",
@@ -25,8 +25,8 @@ MANIFEST = Manifest(
     background=0,
     precision="int8",
     stages=(
-        stage(1, Values((1, 28, 28), "float32"), PACKED, GateRule(-1.25, (1,))),
-        stage(2, PACKED, Values((2,), "float32")),
+        stage(1, TensorSpec((1, 28, 28), "float32"), PACKED, GateRule(-1.25, (1,))),
+        stage(2, PACKED, TensorSpec((2,), "float32")),
     ),
     guarantee=Guarantee(500, 2, 0.0125, 0.02, 0.95),
 )
@@ -36,10 +36,20 @@ THREE = replace(
     MANIFEST,
     labels=("none", "a", "b"),
     stages=(
-        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=GateRule(0.0)),
-        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=None),
-        replace(MANIFEST.stages[0], takes=Values((3,), "float32"), gives=Values((3,), "float32"), gate=GateRule(0.5)),
-        replace(MANIFEST.stages[1], takes=Values((3,), "float32"), gives=Values((3,), "float32")),
+        replace(
+            MANIFEST.stages[0],
+            input=TensorSpec((3,), "float32"),
+            output=TensorSpec((3,), "float32"),
+            gate=GateRule(0.0),
+        ),
+        replace(MANIFEST.stages[0], input=TensorSpec((3,), "float32"), output=TensorSpec((3,), "float32"), gate=None),
+        replace(
+            MANIFEST.stages[0],
+            input=TensorSpec((3,), "float32"),
+            output=TensorSpec((3,), "float32"),
+            gate=GateRule(0.5),
+        ),
+        replace(MANIFEST.stages[1], input=TensorSpec((3,), "float32"), output=TensorSpec((3,), "float32")),
     ),
 )
 

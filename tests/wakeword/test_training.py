@@ -23,7 +23,7 @@ from penstock.cli.judge import named
 from penstock.errors import CalibrationError, DataError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.islands.ops.local_cluster import LocalCluster
-from penstock.runtime.locks import when_free
+from penstock.runtime.locks import wait_for_lock
 from penstock.runtime.streaming.features import LogMel
 from penstock.training.fit import CollapseWarning
 from penstock.wakeword.benchmark import hear, measure_cost, run_benchmark, situations
@@ -77,7 +77,7 @@ def lesson(tmp_path_factory) -> Path:
     """The folder of what was taught and of its bundle; of the processes that test, the first to come teaches."""
     base = tmp_path_factory.getbasetemp()
     root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "lesson"
-    with when_free(root / "lock", "teaching"):
+    with wait_for_lock(root / "lock", "teaching"):
         if not (root / "bundle").exists():
             trained = train_wakeword(MATERIAL, "tick", LESSON, progress=False)
             torch.save(trained, root / "taught.pt")

@@ -20,7 +20,7 @@ def export_tables(exported: Exported) -> list[RenderableType]:
     columns = ("stage", ">MACs", ">file", ">crosses", ">bytes", ">from score", ">error")
     table = table_of(*columns, title=f"Bundle of {manifest.model}, {manifest.precision}, {manifest.id[:16]}")
     for stage, error in zip(manifest.stages, exported.errors, strict=True):
-        gives, last = stage.gives, stage is manifest.stages[-1]
+        gives, last = stage.output, stage is manifest.stages[-1]
         table.add_row(
             stage.file,
             count(stage.macs),

@@ -34,7 +34,7 @@ from penstock.export.verification import (
 )
 from penstock.gating.network import GatedNetwork, Guarantee
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.bundle.manifest import TYPES, GateRule, Manifest, Stage, Values
+from penstock.runtime.bundle.manifest import TYPES, GateRule, Manifest, Stage, TensorSpec
 from penstock.runtime.bundle.manifest import Guarantee as DeployedGuarantee
 from penstock.runtime.engines import OnnxRuntime
 from penstock.runtime.pipeline import engines_of
@@ -92,7 +92,7 @@ class Exported:
         """Return it as plain values, without the graphs."""
         return {
             "id": self.bundle.manifest.id,
-            "manifest": self.bundle.manifest.to_plain(),
+            "manifest": self.bundle.manifest.to_dict(),
             "errors": list(self.errors),
             "before": None if self.before is None else asdict(self.before),
             "after": None if self.after is None else asdict(self.after),
@@ -188,7 +188,7 @@ def _graphs(net: GatedNetwork, example: Tensor) -> tuple[list[ir.Model], tuple[f
 
 
 @torch.no_grad()
-def _crossing(net: GatedNetwork, example: Tensor) -> list[Values]:
+def _crossing(net: GatedNetwork, example: Tensor) -> list[TensorSpec]:
     """Return what goes into the first stage, what crosses each link, and what the last stage gives."""
     dtype = str(example.dtype).removeprefix("torch.")
     if dtype not in TYPES:
@@ -197,12 +197,12 @@ def _crossing(net: GatedNetwork, example: Tensor) -> list[Values]:
         )
     kept = [(layer.transmitted_values,) for layer in net.layers]
     shapes = [*kept, (net.plan.classes,)]
-    return [Values(tuple(example.shape[1:]), dtype), *(Values(shape, "float32") for shape in shapes)]
+    return [TensorSpec(tuple(example.shape[1:]), dtype), *(TensorSpec(shape, "float32") for shape in shapes)]
 
 
 def _in_8_bits(
-    net: GatedNetwork, graphs: list[ir.Model], crossing: list[Values], precision: Int8
-) -> tuple[list[ir.Model], list[Values]]:
+    net: GatedNetwork, graphs: list[ir.Model], crossing: list[TensorSpec], precision: Int8
+) -> tuple[list[ir.Model], list[TensorSpec]]:
     """Return the graphs in 8 bits, and in which numbers values cross the links."""
     values = _some(precision.ranges_from)
     made, numbers = [], [crossing[0]]
@@ -215,7 +215,7 @@ def _in_8_bits(
             values = values[said >= threshold]  # the next stage sees only what passes
         spec = crossing[number + 1]
         last = number == len(graphs) - 1
-        numbers.append(spec if last else Values(spec.shape, "int8", *spread_over(values)))
+        numbers.append(spec if last else TensorSpec(spec.shape, "int8", *spread_over(values)))
     return made, numbers
 
 
@@ -233,7 +233,7 @@ def _some(data: Data) -> np.ndarray:
 
 
 def _stages(
-    net: GatedNetwork, contents: Sequence[bytes], counts: Sequence[int], crossing: Sequence[Values]
+    net: GatedNetwork, contents: Sequence[bytes], counts: Sequence[int], crossing: Sequence[TensorSpec]
 ) -> tuple[Stage, ...]:
     return tuple(
         Stage(
@@ -241,8 +241,8 @@ def _stages(
             sha256=hashlib.sha256(content).hexdigest(),
             file_bytes=len(content),
             macs=counts[number],
-            takes=crossing[number],
-            gives=crossing[number + 1],
+            input=crossing[number],
+            output=crossing[number + 1],
             gate=_rule(net, number),
         )
         for number, content in enumerate(contents)

@@ -15,9 +15,7 @@ from torch import Tensor
 
 from penstock.errors import ExportError
 from penstock.export.stage_module import DeployedStage
-from penstock.runtime.engines.onnxruntime import GATE
-
-INPUT, PACKED, LOGITS = "values", "packed", "logits"
+from penstock.runtime.bundle.graph_names import GATE, INPUT, LOGITS, PACKED
 
 OPSET = 20
 

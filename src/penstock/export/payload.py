@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from penstock.export.onnx_graph import INPUT, PACKED
-from penstock.runtime.bundle.manifest import Values
+from penstock.runtime.bundle.graph_names import INPUT, PACKED
+from penstock.runtime.bundle.manifest import TensorSpec
 
 LEVELS = 255
 """Steps between the smallest and the largest number of 8 bits."""
@@ -26,7 +26,7 @@ def spread_over(values: np.ndarray) -> tuple[float, int]:
     return float(np.float32(scale)), int(np.clip(round(LOWEST - low / scale), LOWEST, LOWEST + LEVELS))
 
 
-def give(graph: ir.Model, values: Values) -> None:
+def give(graph: ir.Model, values: TensorSpec) -> None:
     """Let a graph give its packed values in another type; it is changed in place."""
     if values.dtype == "float32":
         return
@@ -39,7 +39,7 @@ def give(graph: ir.Model, values: Values) -> None:
     graph.graph.outputs[index] = made
 
 
-def take(graph: ir.Model, values: Values) -> None:
+def take(graph: ir.Model, values: TensorSpec) -> None:
     """Let a graph take values in another type; it is changed in place."""
     if values.dtype == "float32":
         return
@@ -55,11 +55,11 @@ def take(graph: ir.Model, values: Values) -> None:
     graph.graph.inputs[0] = new
 
 
-def _cast(graph: ir.Model, value: ir.Value, values: Values) -> ir.Node:
+def _cast(graph: ir.Model, value: ir.Value, values: TensorSpec) -> ir.Node:
     return ir.node("Cast", [value], {"to": _type(values.dtype)})
 
 
-def _scaled(graph: ir.Model, op: str, value: ir.Value, values: Values) -> ir.Node:
+def _scaled(graph: ir.Model, op: str, value: ir.Value, values: TensorSpec) -> ir.Node:
     parts = []
     for name, array in (
         ("scale", np.array(values.scale, np.float32)),

@@ -14,8 +14,8 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-from penstock.export.onnx_graph import INPUT, cleaned
-from penstock.runtime.engines.onnxruntime import GATE
+from penstock.export.onnx_graph import cleaned
+from penstock.runtime.bundle.graph_names import GATE, INPUT
 
 
 def quantize(graph: ir.Model, seen: Sequence[np.ndarray]) -> ir.Model:

@@ -1,7 +1,6 @@
-"""One process at a time: locks on files, which the system gives back even when their holder is killed.
+"""Locks between processes, on files: a thin layer over filelock.
 
-The empty file stays: were it removed, one process could hold the removed one and another a new one. Windows has no such
-locks; there everybody gets them.
+The operating system releases a lock when its holder exits, also when it is killed.
 """
 
 from __future__ import annotations
@@ -10,67 +9,71 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+
+from filelock import FileLock, Timeout
 
 from penstock.errors import StorageError
 
 
 @contextmanager
-def if_free(file: Path) -> Iterator[bool]:
-    """Hold a lock in the block if nobody else does, and say whether it is held.
+def try_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock in the block if no other process holds it; yield whether it is held.
+
+    Args:
+        path: the lock file; it is created with its folder.
 
     Raises:
-        StorageError: when the file cannot be made or locked.
+        StorageError: when the file cannot be created or locked.
     """
-    with _opened(file) as opened:
-        yield _take(file, opened, wait=False)
+    lock = _lock(path)
+    acquired = _acquire(lock, path, blocking=False)
+    try:
+        yield acquired
+    finally:
+        lock.release()
 
 
 @contextmanager
-def when_free(file: Path, what: str, *, progress: bool = False) -> Iterator[None]:
-    """Wait until nobody else holds a lock, and hold it in the block.
+def wait_for_lock(path: Path, task: str, *, progress: bool = False) -> Iterator[None]:
+    """Wait until no other process holds the lock, then hold it in the block.
 
     Args:
-        file: what is locked; it is made where it is missing.
-        what: what its holder does, to be said when one has to wait.
-        progress: say so on standard error.
+        path: the lock file; it is created with its folder.
+        task: what the holder does, such as "fetching CIFAR-10"; printed while waiting.
+        progress: print to standard error that another process holds the lock.
 
     Raises:
-        StorageError: when the file cannot be made or locked.
+        StorageError: when the file cannot be created or locked.
     """
-    with _opened(file) as opened:
-        if not _take(file, opened, wait=False):
-            if progress:
-                print(f"another process is {what}: waiting for it", file=sys.stderr, flush=True)
-            _take(file, opened, wait=True)
+    lock = _lock(path)
+    if not _acquire(lock, path, blocking=False):
+        if progress:
+            print(f"waiting for another process that is {task}", file=sys.stderr, flush=True)
+        _acquire(lock, path, blocking=True)
+    try:
         yield
+    finally:
+        lock.release()
 
 
-def _opened(file: Path) -> BinaryIO:
+def _lock(path: Path) -> FileLock:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file.open("ab")
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _refused(file, error) from error
+        raise _storage_error(path, error) from error
+    return FileLock(path, thread_local=False)
 
 
-def _take(file: Path, opened: BinaryIO, *, wait: bool) -> bool:
-    """Take the lock; return whether it was taken."""
-    if sys.platform == "win32":
-        return True
-    import fcntl
-
+def _acquire(lock: FileLock, path: Path, *, blocking: bool) -> bool:
     try:
-        fcntl.flock(opened.fileno(), fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
+        lock.acquire(blocking=blocking)
+    except Timeout:
         return False
-    except OSError as error:
-        raise _refused(file, error) from error
+    except (OSError, NotImplementedError) as error:  # the latter: a file system without locks
+        raise _storage_error(path, error) from error
     return True
 
 
-def _refused(file: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"{file} could not be written and locked: {error.strerror or error}. Choose another folder, or make room in "
-        "this one."
-    )
+def _storage_error(path: Path, error: Exception) -> StorageError:
+    reason = getattr(error, "strerror", None) or error
+    return StorageError(f"{path} could not be created and locked: {reason}. Choose another folder or free some space.")

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.errors import ShapeError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.bundle.manifest import Values
+from penstock.runtime.bundle.manifest import TensorSpec
 from penstock.runtime.engines import Engine, OnnxRuntime
 
 
@@ -67,7 +67,7 @@ class Pipeline:
     def predict(self, x: np.ndarray) -> BatchResult:
         """Classify a batch, and really stop: later stages see only the survivors."""
         stages = self.manifest.stages
-        check_input(x, stages[0].takes)
+        check_input(x, stages[0].input)
         if len(x) == 1:  # arrays of one are slow
             return self._answers(self._run(x))
         batch, gates, classes = len(x), len(stages) - 1, len(self.manifest.labels)
@@ -93,7 +93,7 @@ class Pipeline:
     def ask(self, sample: np.ndarray) -> SampleResult:
         """Classify a single sample: what `predict` does, without a batch, as a device has one at a time."""
         values = np.asarray(sample)[None]
-        check_input(values, self.manifest.stages[0].takes)
+        check_input(values, self.manifest.stages[0].input)
         return self._run(values)
 
     def _run(self, values: np.ndarray) -> SampleResult:
@@ -146,7 +146,7 @@ def is_finite(x: np.ndarray) -> bool:
     return math.isfinite(np.vdot(x, x)) or bool(np.isfinite(x).all())
 
 
-def check_input(x: np.ndarray, wanted: Values) -> None:
+def check_input(x: np.ndarray, wanted: TensorSpec) -> None:
     """Refuse what is not a batch of samples.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import DataError, StorageError
-from penstock.runtime.locks import if_free
+from penstock.runtime.locks import try_lock
 from penstock.training.fit import GatedLightningModule
 from reproduction.experiments import runner as runner_module
 from reproduction.experiments import tasks
@@ -59,7 +59,7 @@ def test_the_same_run_gives_the_same_result(tmp_path) -> None:
 
 
 def _hold(lock: Path, ready) -> None:
-    with if_free(lock) as mine:
+    with try_lock(lock) as mine:
         ready.put(mine)
         time.sleep(60)
 

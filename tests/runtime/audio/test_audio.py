@@ -805,20 +805,8 @@ def test_what_is_not_installed_is_named_with_its_extra(
 ) -> None:
     (tmp_path / "a.wav").write_bytes(wav(noise(100)))
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        MissingExtraError, match=rf"'{module}', which is not installed: pip install 'penstock\[{extra}\]'"
-    ):
+    with pytest.raises(MissingExtraError, match=rf"^{module} is not installed: pip install 'penstock\[{extra}\]'"):
         next(start(tmp_path / "a.wav"))
-
-
-def test_a_package_without_its_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sounddevice.py").write_text("raise OSError('PortAudio library not found')")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
-    with pytest.raises(
-        MissingExtraError, match=r"\(PortAudio library not found\): install PortAudio \(on Debian: libp"
-    ):
-        next(microphone(RATE))
 
 
 def test_a_device_needs_numpy_alone_until_it_listens() -> None:

@@ -26,7 +26,7 @@ def written(folder, manifest) -> None:
 def test_what_is_read_is_what_was_written(folder):
     assert Bundle.read(folder) == BUNDLE
     assert {path.name for path in folder.iterdir()} == {"manifest.json", "stage-1.onnx", "stage-2.onnx"}
-    assert MANIFEST.stages[0].gives.payload_bytes == 120 and MANIFEST.stages[0].takes.payload_bytes == 4 * 784
+    assert MANIFEST.stages[0].output.payload_bytes == 120 and MANIFEST.stages[0].input.payload_bytes == 4 * 784
 
 
 def test_positives_are_what_every_gate_is_meant_to_let_pass():
@@ -80,65 +80,70 @@ def of_stage(number, **fields) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "text"),
+    ("content", "token"),
     [
-        (b"", "is damaged: JSONDecodeError"),
-        (b"[1]", "is damaged: the manifest is no object"),
-        (b"{}", "is damaged: KeyError"),
-        (b"[" * 100_000, "is damaged: RecursionError"),
-        (changed(format=4), "was written by Penstock 0.1.0 in format 4; expected format 3. Update Penstock"),
-        (changed(format="2"), "is damaged: format of the manifest is '2'"),
-        (changed(labels=[]), "labels are no texts"),
-        (changed(labels=["a", 1]), "labels are no texts"),
-        (changed(labels=["a"]), "the last stage gives \\(2,\\), and there are 1 labels"),
-        (changed(background=2), "background is 2, and there are 2 labels"),
-        (changed(background=-1), "background of the manifest is -1, below 0"),
-        (changed(background=True), "background of the manifest is True, which is no number"),
-        (changed(stages=[]), "there are no stages"),
-        (changed(stages={}), "stages of the manifest is {}, which is no list"),
-        (changed(guarantee=[]), "guarantee of the manifest is no object"),
-        (json.dumps({k: v for k, v in json.loads(MANIFEST.to_bytes()).items() if k != "id"}).encode(), "KeyError..id"),
-        (of_stage(1, gate={"threshold": 10**400, "positives": None}), "is damaged: OverflowError"),
-        (changed(model="other"), "was changed after it was written: its id is not that of its content. Export it anew"),
-        (of_stage(1, file="../stage-1.onnx"), "'../stage-1.onnx' is no name of a file in the bundle"),
-        (of_stage(1, file="manifest.json"), "is no name of a file in the bundle"),
-        (of_stage(2, file="stage-1.onnx"), "two stages have one file"),
-        (of_stage(1, takes={"shape": [0], "dtype": "float32", "scale": None}), r"shape of takes of stage 1 is \[0\]"),
-        (of_stage(1, takes={"shape": [4], "dtype": "object", "scale": None}), "'object', none of float32, float16"),
-        (of_stage(1, gives={"shape": [4], "dtype": "int8", "scale": None}), "stage 2 does not take what stage 1 gives"),
-        (of_stage(1, gate={"threshold": float("nan"), "positives": None}), "threshold of gate of stage 1 is nan"),
-        (of_stage(1, gate={"threshold": 0, "positives": ["a"]}), "positives of gate of stage 1 are no labels"),
-        (of_stage(2, gate={"threshold": 0, "positives": None}), "the last stage has a gate"),
-        (b" " * (4 << 20) + b"{}", "has more than the 4194304 bytes that it may have"),
+        (b"", "JSONDecodeError"),
+        (b"[1]", r"manifest.*\[1\]"),
+        (b"{}", "'format'"),
+        (b"[" * 100_000, "RecursionError"),
+        (changed(format="2"), "format.*'2'"),
+        (changed(labels=[]), "labels"),
+        (changed(labels=["a", 1]), "labels"),
+        (changed(labels=["a"]), r"last stage.*1.*\(2,\)"),
+        (changed(background=2), "background.* 2"),
+        (changed(background=-1), "background.*-1"),
+        (changed(background=True), "background.*True"),
+        (changed(stages=[]), "stages"),
+        (changed(stages={}), "stages.*list.*{}"),
+        (changed(guarantee=[]), "guarantee.*object"),
+        (json.dumps({k: v for k, v in json.loads(MANIFEST.to_bytes()).items() if k != "id"}).encode(), "'id'"),
+        (of_stage(1, gate={"threshold": 10**400, "positives": None}), "OverflowError"),
+        (changed(model="other"), "changed.*id"),
+        (of_stage(1, file="../stage-1.onnx"), "file.*'../stage-1.onnx'"),
+        (of_stage(1, file="manifest.json"), "file.*'manifest.json'"),
+        (of_stage(2, file="stage-1.onnx"), "same file"),
+        (of_stage(1, input={"shape": [0], "dtype": "float32", "scale": None}), r"shape of input of stage 1.*\[0\]"),
+        (of_stage(1, input={"shape": [4], "dtype": "object", "scale": None}), "dtype.*float32, float16.*'object'"),
+        (of_stage(1, output={"shape": [4], "dtype": "int8", "scale": None}), "input of stage 2.*output of stage 1"),
+        (of_stage(1, gate={"threshold": float("nan"), "positives": None}), "threshold of gate of stage 1.*nan"),
+        (of_stage(1, gate={"threshold": 0, "positives": ["a"]}), "positives of gate of stage 1.*'a'"),
+        (of_stage(2, gate={"threshold": 0, "positives": None}), "last stage.*gate"),
+        (b" " * (4 << 20) + b"{}", "4194304"),
     ],
 )
-def test_a_damaged_manifest_is_refused_with_its_reason(folder, content, text):
+def test_a_damaged_manifest_is_refused_with_its_reason(folder, content, token):
     written(folder, content)
-    with pytest.raises(BundleError, match=text):
+    with pytest.raises(BundleError, match=token):
         read_manifest(folder)
 
 
+@pytest.mark.parametrize(("number", "fix"), [(1, "penstock export"), (2, "penstock export"), (4, "Update Penstock")])
+def test_a_bundle_of_another_format_says_what_to_do(folder, number, fix):
+    fields = {"format": number, "penstock": "0.0.9", "stages": "of another form"}
+    written(folder, json.dumps(fields).encode())
+    with pytest.raises(BundleError, match=rf"format {number} .*0\.0\.9.*format 3.*{fix}"):
+        Bundle.read(folder)
+
+
 def test_missing_and_foreign_files_are_refused(folder, tmp_path):
-    with pytest.raises(
-        BundleError, match=r"nowhere is no bundle: there is no manifest.json in it. Bundles are written by"
-    ):
+    with pytest.raises(BundleError, match=r"nowhere.*manifest.json"):
         Bundle.read(tmp_path / "nowhere")
     (folder / "stage-2.onnx").write_bytes(b"another graph, longer")
-    with pytest.raises(BundleError, match=r"stage-2.onnx has more than the 10 bytes"):
+    with pytest.raises(BundleError, match=r"stage-2.onnx.* 10 bytes"):
         Bundle.read(folder)
     (folder / "stage-2.onnx").write_bytes(b"the fourth")
-    with pytest.raises(BundleError, match=r"stage-2.onnx is damaged or was changed: it is not what the manifest lists"):
+    with pytest.raises(BundleError, match=r"stage-2.onnx.*checksum"):
         Bundle.read(folder)
     (folder / "stage-2.onnx").unlink()
-    with pytest.raises(BundleError, match=r"is not whole: stage-2.onnx is missing. Take another copy"):
+    with pytest.raises(BundleError, match=r"stage-2.onnx is missing"):
         Bundle.read(folder)
 
 
 def test_sizes_and_names_that_cannot_be_are_refused(folder):
-    for fields, text in (({"file_bytes": 2**70}, "is damaged or was changed"), ({"file": "x" * 300}, "is not whole")):
-        made = replace(MANIFEST, stages=(replace(MANIFEST.stages[0], **fields), MANIFEST.stages[1]))
-        written(folder, made)
-        with pytest.raises(BundleError, match=text):
+    for fields, token in (({"file_bytes": 2**70}, "checksum"), ({"file": "x" * 300}, "missing")):
+        manifest = replace(MANIFEST, stages=(replace(MANIFEST.stages[0], **fields), MANIFEST.stages[1]))
+        written(folder, manifest)
+        with pytest.raises(BundleError, match=token):
             Bundle.read(str(folder))
 
 
@@ -149,5 +154,5 @@ def test_a_bundle_that_was_not_written_to_its_end_is_none(folder, monkeypatch):
     monkeypatch.setattr("penstock.runtime.bundle.bundle.write_atomically", full)
     with pytest.raises(StorageError):
         BUNDLE.write(folder)
-    with pytest.raises(BundleError, match="is no bundle"):
+    with pytest.raises(BundleError, match=r"manifest.json"):
         Bundle.read(folder)

@@ -68,7 +68,7 @@ class Grpc:
 
     async def start(self, island):
         self.island = island
-        payload_bytes = island.stage.takes.payload_bytes
+        payload_bytes = island.stage.input.payload_bytes
         self.server = GrpcServer(island.serve, f"127.0.0.1:{self.port}", payload_bytes=payload_bytes)
         self.port = int(self.server.address.rpartition(":")[2])
         await self.server.start()

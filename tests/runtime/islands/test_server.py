@@ -81,7 +81,7 @@ def island_processes(*arguments):
 
 
 def samples(bundle, n):
-    shape = Bundle.read(bundle).manifest.stages[0].takes.shape
+    shape = Bundle.read(bundle).manifest.stages[0].input.shape
     return np.random.default_rng(0).normal(size=(n, *shape)).astype(np.float32)
 
 
@@ -289,7 +289,7 @@ def test_certificates_that_are_none_are_refused_as_such(bundle, tmp_path):
         (["--stage", "1"], "stage 1 of 3"),
         (["--stage", "4"], "1 to 3 for this bundle, got 4"),
         (["--listen", "0.0.0.0:1"], "0.0.0.0:1"),
-        ([], "MissingExtraError: this takes 'ray', which is not installed: pip install 'penstock[cloud]'"),
+        ([], "MissingExtraError: ray is not installed: pip install 'penstock[cloud]'"),
     ],
 )
 def test_what_cannot_be_served_is_said_before_anything_starts(bundle, arguments, text):

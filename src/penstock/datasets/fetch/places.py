@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock.datasets.disk import reading
 from penstock.datasets.fetch.sources import Fetchable, Installed, Source
 from penstock.errors import DataError
-from penstock.runtime.locks import when_free
+from penstock.runtime.locks import wait_for_lock
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def fetch(wanted: Wanted, *, progress: bool = False) -> Found:
     if not wanted.fetchable:
         raise DataError(f"{wanted.name} cannot be fetched by a program: {wanted.advice}.")
     lock = cache_folder() / f"{wanted.name}.lock"
-    with when_free(lock, f"fetching {wanted.name}", progress=progress):
+    with wait_for_lock(lock, f"fetching {wanted.name}", progress=progress):
         return look(wanted) or _fetched(wanted, progress)
 
 

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.errors import DataError
-from penstock.runtime.audio.extras import needed
+from penstock.errors import DataError, require
 from penstock.runtime.audio.resampling import BLOCK, Block, Floats, check_given, check_wanted, mono, resampled
 from penstock.runtime.audio.riff import Data, find_data
 
@@ -71,7 +70,7 @@ class _Reader:
     """A sound file that is read forward, over damage, to its end."""
 
     def __init__(self, path: Path, data: Data | None) -> None:
-        self._soundfile, self._path, self._data = needed("soundfile", "listen"), path, data
+        self._soundfile, self._path, self._data = require("soundfile", extra="listen"), path, data
         self._inner: _Inner | None = None  # the samples alone, where the header does not know how many they are
         self._file = self._opened(path)
         self.rate_hz, self.channels, self._promised = self._file.samplerate, self._file.channels, self._file.frames

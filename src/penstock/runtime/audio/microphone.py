@@ -12,8 +12,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any
 
-from penstock.errors import DataError
-from penstock.runtime.audio.extras import needed
+from penstock.errors import DataError, require
 from penstock.runtime.audio.resampling import BLOCK, Block, Floats, check_wanted, resampled
 
 QUEUE_S = 10.0
@@ -37,7 +36,7 @@ def microphone(rate_hz: int, device: int | str | None = None, block: int = BLOCK
         MissingExtraError: when sounddevice or PortAudio is not installed.
     """
     check_wanted(rate_hz, block)
-    sounddevice = needed("sounddevice", "microphone")
+    sounddevice = require("sounddevice", extra="microphone")
     try:
         given_hz = _possible_rate(sounddevice, device, rate_hz)
         line = _Line(given_hz, max(1, round(block * given_hz / rate_hz)))

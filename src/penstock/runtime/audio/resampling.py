@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.errors import DataError
-from penstock.runtime.audio.extras import needed
+from penstock.errors import DataError, require
 
 BLOCK = 1600
 """Samples of a block unless told otherwise: 100 ms at 16 kHz."""
@@ -117,7 +116,7 @@ class _Stretch:
 
     def __init__(self, from_hz: int, to_hz: int) -> None:
         self._from, self._to = from_hz, to_hz
-        self._soxr = needed("soxr", "listen").ResampleStream(from_hz, to_hz, 1, dtype="float32")
+        self._soxr = require("soxr", extra="listen").ResampleStream(from_hz, to_hz, 1, dtype="float32")
         self._taken, self._given = 0, 0
         self._began_in, self._began_out = 0, 0  # where the sound after the last gap begins
         self._lost = 0  # before what is given next

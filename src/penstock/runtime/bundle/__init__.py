@@ -1,1 +1,1 @@
-"""What is deployed: a manifest and one graph a stage."""
+"""Bundles: a manifest and one graph per stage."""

@@ -1,13 +1,13 @@
-"""What is deployed: one static graph a stage, and a manifest that says what flows between them.
+"""Bundles: what `penstock export` writes and a device runs.
 
     bundle/
-      manifest.json    everything but the graphs: shapes, types, thresholds, the promise they keep, checksums
-      stage-1.onnx     the first stage: the input -> packed, gate
-      stage-2.onnx     the next one: packed -> packed, gate; the last one: packed -> logits
+      manifest.json    everything but the graphs: shapes, dtypes, thresholds, their guarantee, checksums
+      stage-1.onnx     first stage: input -> packed, gate
+      stage-2.onnx     next stage: packed -> packed, gate; the last stage: packed -> logits
 
-A stage gives ``packed``, the values that its mask keeps, in the type in which they cross the link, and ``gate``, one
-logit a sample. A bundle is read whole, checked, and only then used: what was changed after it was written is refused.
-It holds graphs and numbers, and nothing that could run as code.
+``packed`` holds the values that the stage's mask keeps, in the dtype in which they cross the link; ``gate`` is one logit
+per sample (`graph_names`). A bundle is read and checked completely before any of it runs; a bundle that was changed
+after export is refused. It contains graphs and numbers, nothing executable.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from penstock.runtime.bundle.manifest import FILE, Manifest, Stage, parse_manife
 from penstock.runtime.files import write_atomically
 
 LARGEST_MANIFEST = 4 << 20
-"""Bytes; more is not read."""
+"""Size limit in bytes."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A manifest, and the graphs that it lists, as they were checked.
+    """A manifest and the graphs of its stages.
 
     Attributes:
-        graphs: the content of each stage's file.
+        graphs: content of each stage's file.
     """
 
     manifest: Manifest
     graphs: tuple[bytes, ...]
 
     def write(self, folder: Path) -> None:
-        """Write it; the manifest last, so that a bundle that was not written to its end is none."""
+        """Write the bundle, the manifest last: without it an incomplete bundle cannot be read."""
         (folder / FILE).unlink(missing_ok=True)
         for stage, graph in zip(self.manifest.stages, self.graphs, strict=True):
             write_atomically(folder / stage.file, graph)
@@ -45,10 +45,10 @@ class Bundle:
 
     @classmethod
     def read(cls, folder: str | Path) -> Bundle:
-        """Read a bundle and check all of it.
+        """Read and check a bundle.
 
         Raises:
-            BundleError: when it is missing, damaged, changed, or of a newer format.
+            BundleError: when it is missing, damaged, was changed, or has another format.
         """
         folder = Path(folder)
         manifest = read_manifest(folder)
@@ -56,41 +56,43 @@ class Bundle:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest alone.
+    """Read and check only the manifest.
 
     Raises:
-        BundleError: when it is missing, damaged, changed, or of a newer format.
+        BundleError: when it is missing, damaged, was changed, or has another format.
     """
     path = folder / FILE
     if not _is_file(path):
-        raise BundleError(f"{folder} is no bundle: there is no {FILE} in it. Bundles are written by penstock.export.")
-    return parse_manifest(_content(path, LARGEST_MANIFEST), path)
+        raise BundleError(f"{folder} is not a bundle: it has no {FILE}. Create one with penstock export.")
+    return parse_manifest(_read(path, LARGEST_MANIFEST), path)
 
 
 def _graph(folder: Path, stage: Stage) -> bytes:
     path = folder / stage.file
     if not _is_file(path):
-        raise BundleError(f"{folder} is not whole: {stage.file} is missing. Take another copy.")
-    content = _content(path, stage.file_bytes)
+        raise BundleError(f"{folder} is incomplete: {stage.file} is missing. Get another copy.")
+    content = _read(path, stage.file_bytes)
     if len(content) != stage.file_bytes or hashlib.sha256(content).hexdigest() != stage.sha256:
-        raise BundleError(f"{path} is damaged or was changed: it is not what the manifest lists. Take another copy.")
+        raise BundleError(
+            f"{path} is damaged or was changed: its checksum does not match the manifest. Get another copy."
+        )
     return content
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # such as a name that is too long
+    except OSError:  # for example a name that is too long
         return False
 
 
-def _content(path: Path, most: int) -> bytes:
-    """Read a file, but no more than it may have."""
+def _read(path: Path, limit: int) -> bytes:
+    """Read a file of at most ``limit`` bytes."""
     try:
         with path.open("rb") as file:
-            content = file.read(min(most, os.fstat(file.fileno()).st_size) + 1)
+            content = file.read(min(limit, os.fstat(file.fileno()).st_size) + 1)
     except OSError as error:
         raise BundleError(f"{path} could not be read: {error.strerror or error}.") from error
-    if len(content) > most:
-        raise BundleError(f"{path} has more than the {most} bytes that it may have. Take another copy.")
+    if len(content) > limit:
+        raise BundleError(f"{path} must have at most {limit} bytes. Get another copy.")
     return content

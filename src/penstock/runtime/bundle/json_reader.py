@@ -1,4 +1,4 @@
-"""What came as JSON, taken field by field and by type: a wrong one is said by its name and place."""
+"""Read JSON objects field by field, with type checks: an error names the field and where it stands."""
 
 from __future__ import annotations
 
@@ -7,63 +7,77 @@ from typing import Any
 
 
 class FieldError(Exception):
-    """Says which field is not what it should be; whoever reads the file says which file it is."""
+    """A field has the wrong type or value. The caller adds the name of the file."""
 
 
 class JsonReader:
-    """The fields of a JSON object, each taken once and by its type."""
+    """Typed access to the fields of a parsed JSON object.
 
-    def __init__(self, plain: Any, where: str):
-        if not isinstance(plain, dict):
-            raise FieldError(f"{where} is no object")
-        self.plain, self.where = plain, where
+    Args:
+        fields: the object, as `json.loads` returns it.
+        where: what the object is, for errors, such as "stage 1".
+    """
 
-    def text(self, name: str) -> str:
-        """Return a text."""
-        return self._take(name, str, "a text")  # type: ignore[no-any-return]
+    def __init__(self, fields: Any, where: str):
+        if not isinstance(fields, dict):
+            raise FieldError(f"{where}: expected an object, got {fields!r:.40}")
+        self.where = where
+        self._fields = fields
 
-    def whole(self, name: str) -> int:
-        """Return a whole number."""
-        return self._take(name, int, "a number")  # type: ignore[no-any-return]
+    def string(self, name: str) -> str:
+        """Return a string."""
+        return self._get(name, str, "a string")  # type: ignore[no-any-return]
+
+    def integer(self, name: str) -> int:
+        """Return an integer."""
+        return self._get(name, int, "an integer")  # type: ignore[no-any-return]
 
     def count(self, name: str) -> int:
-        """Return a whole number that is not below 0."""
-        value = self.whole(name)
+        """Return an integer of at least 0."""
+        value = self.integer(name)
         if value < 0:
-            raise FieldError(f"{name} of {self.where} is {value}, below 0")
+            raise FieldError(f"{name} of {self.where} must be at least 0, got {value}")
         return value
 
     def number(self, name: str) -> float:
         """Return a finite number."""
-        value = self._take(name, (int, float), "a number")
+        value = self._get(name, (int, float), "a number")
         if not math.isfinite(value):
-            raise FieldError(f"{name} of {self.where} is {value}")
+            raise FieldError(f"{name} of {self.where} must be finite, got {value}")
         return float(value)
 
     def items(self, name: str) -> list[Any]:
-        """Return a list of anything."""
-        return self._take(name, list, "a list")  # type: ignore[no-any-return]
+        """Return a list with elements of any type."""
+        return self._get(name, list, "a list")  # type: ignore[no-any-return]
 
     def numbers(self, name: str) -> list[float]:
         """Return a list of finite numbers."""
-        each = JsonReader(dict(enumerate(self.items(name))), f"{name} of {self.where}")
-        return [each.number(i) for i in each.plain]
+        elements = self._elements(name)
+        return [elements.number(i) for i in elements._fields]
 
     def counts(self, name: str) -> list[int]:
-        """Return a list of counts."""
-        each = JsonReader(dict(enumerate(self.items(name))), f"{name} of {self.where}")
-        return [each.count(i) for i in each.plain]
+        """Return a list of integers of at least 0."""
+        elements = self._elements(name)
+        return [elements.count(i) for i in elements._fields]
 
-    def fields(self, name: str) -> JsonReader:
-        """Return an object of its own."""
-        return JsonReader(self.plain[name], f"{name} of {self.where}")
+    def object(self, name: str) -> JsonReader:
+        """Return a reader of a nested object."""
+        return JsonReader(self._value(name), f"{name} of {self.where}")
 
-    def missing(self, name: str) -> bool:
-        """Say whether there is nothing in its place."""
-        return self.plain[name] is None
+    def is_null(self, name: str) -> bool:
+        """Return whether the field is null."""
+        return self._value(name) is None
 
-    def _take(self, name: str, kind: Any, meant: str) -> Any:
-        value = self.plain[name]
+    def _elements(self, name: str) -> JsonReader:
+        return JsonReader(dict(enumerate(self.items(name))), f"{name} of {self.where}")
+
+    def _get(self, name: str, kind: Any, expected: str) -> Any:
+        value = self._value(name)
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise FieldError(f"{name} of {self.where} is {value!r:.40}, which is no {meant.removeprefix('a ')}")
+            raise FieldError(f"{name} of {self.where} must be {expected}, got {value!r:.40}")
         return value
+
+    def _value(self, name: str) -> Any:
+        if name not in self._fields:
+            raise FieldError(f"{self.where} has no field {name!r}")
+        return self._fields[name]

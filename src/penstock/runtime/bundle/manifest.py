@@ -1,13 +1,14 @@
-"""The manifest of a bundle: shapes, types, thresholds, the promise that they keep, and checksums.
+"""The manifest of a bundle: shapes, dtypes, gate thresholds, their guarantee, and checksums.
 
-It is read field by field, each by its type: what it says is what a device is about to run.
+Every field is checked on load, because a device runs what the manifest says.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -23,22 +24,22 @@ from penstock.runtime.streaming.detector import DetectorConfig
 from penstock.runtime.streaming.frontend import FrontendConfig
 
 FORMAT = 3
-"""The one format that this version writes and reads."""
+"""The only manifest format that this version writes and reads."""
 
 FILE = "manifest.json"
 
 TYPES = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64")
-"""What a tensor between stages can consist of."""
+"""Dtypes of a tensor between stages."""
 
 
 @dataclass(frozen=True)
-class Values:
-    """A tensor that goes into a stage or comes out of it; its shapes are those of one sample, without the batch.
+class TensorSpec:
+    """The input or output of a stage.
 
     Attributes:
-        shape: of one sample.
-        dtype: of `TYPES`.
-        scale, zero_point: where numbers stand for others: value = scale · (number − zero_point).
+        shape: of one sample, without the batch dimension.
+        dtype: one of `TYPES`.
+        scale, zero_point: quantisation parameters, real = scale · (stored − zero_point); None if not quantised.
     """
 
     shape: tuple[int, ...]
@@ -48,22 +49,22 @@ class Values:
 
     @cached_property
     def numpy_dtype(self) -> np.dtype:
-        """The type, as numpy's functions take it soonest."""
+        """The dtype as a numpy object; cached, because numpy parses strings on every call."""
         return np.dtype(self.dtype)
 
     @cached_property
     def payload_bytes(self) -> int:
-        """The bytes of one sample."""
+        """Bytes of one sample."""
         return prod(self.shape) * self.numpy_dtype.itemsize
 
 
 @dataclass(frozen=True)
 class GateRule:
-    """When a gate lets a sample pass: when its logit reaches the threshold.
+    """A gate's decision rule: a sample passes when the gate's logit is at least the threshold.
 
     Attributes:
-        threshold: as a logit.
-        positives: the labels that it is meant to let pass; None for all but background.
+        threshold: a logit.
+        positives: labels that should pass; None for all but background.
     """
 
     threshold: float
@@ -72,23 +73,23 @@ class GateRule:
 
 @dataclass(frozen=True)
 class Stage:
-    """One graph, and what it takes and gives.
+    """One stage: its graph, input, output and gate.
 
     Attributes:
-        file: its name in the bundle.
-        sha256, file_bytes: of the file.
-        macs: multiply-accumulates a sample, of what is left of the stage and of its gate.
-        takes: the input, or what the stage before gives.
-        gives: the packed values; of the last stage the class logits.
-        gate: the rule of its gate; None where everything passes.
+        file: name of the graph's file in the bundle.
+        sha256, file_bytes: checksum and size of the file.
+        macs: multiply-accumulates per sample, of the exported stage and its gate.
+        input: the network's input, or the output of the previous stage.
+        output: packed values; class logits for the last stage.
+        gate: decision rule of the gate; None if every sample passes.
     """
 
     file: str
     sha256: str
     file_bytes: int
     macs: int
-    takes: Values
-    gives: Values
+    input: TensorSpec
+    output: TensorSpec
     gate: GateRule | None = None
 
 
@@ -112,17 +113,17 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of a bundle but its graphs.
+    """Everything in a bundle except the graphs.
 
     Attributes:
-        penstock: the version that wrote it.
-        model: the name of the network's class.
-        labels: the name of each class.
-        background: the class of what is stopped.
-        precision: in which the stages compute: float32 or int8.
-        stages: in their order.
-        promise: that the thresholds keep; None where they were set by hand.
-        hearing: how it listens to a stream; None where samples are given one by one.
+        penstock: version that wrote the bundle.
+        model: class name of the network.
+        labels: name of each class.
+        background: index of the class that stopped samples get.
+        precision: arithmetic of the stages: float32 or int8.
+        stages: in order of execution.
+        guarantee: what the thresholds guarantee; None if they were set by hand.
+        stream_config: how the bundle processes a stream; None if it takes single samples only.
     """
 
     penstock: str
@@ -136,111 +137,113 @@ class Manifest:
 
     @property
     def id(self) -> str:
-        """A checksum of all that the manifest says, the checksums of the graphs among it."""
-        return hashlib.sha256(json.dumps(self.to_plain(), sort_keys=True).encode()).hexdigest()
+        """Checksum of the manifest, and through the graphs' checksums of the whole bundle."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     @property
     def positives(self) -> frozenset[int]:
-        """The labels that are of interest to each gate: what must not be lost."""
+        """Labels that every gate should let pass."""
         found = set(range(len(self.labels))) - {self.background}
         for stage in self.stages:
             if stage.gate is not None and stage.gate.positives is not None:
                 found &= set(stage.gate.positives)
         return frozenset(found)
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {**asdict(self), "stream_config": None if self.stream_config is None else self.stream_config.to_plain()}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {**asdict(self), "stream_config": None if self.stream_config is None else self.stream_config.to_dict()}
 
     def to_bytes(self) -> bytes:
-        """Return the manifest as it stands in its file."""
-        return (json.dumps({"format": FORMAT, "id": self.id, **self.to_plain()}, indent=1) + "\n").encode()
+        """Return the content of the manifest's file."""
+        return (json.dumps({"format": FORMAT, "id": self.id, **self.to_dict()}, indent=1) + "\n").encode()
 
 
 def parse_manifest(content: bytes, path: Path) -> Manifest:
-    """Read a manifest out of its file's content.
+    """Parse the content of a manifest file.
 
     Args:
-        path: where it comes from, for errors.
+        path: of the file, for errors.
 
     Raises:
-        BundleError: when it is damaged, changed, or of a newer format.
+        BundleError: when the manifest is damaged, was changed, or has another format.
     """
     try:
-        plain = json.loads(content)
-        fields = JsonReader(plain, "the manifest")
-        written_in = fields.count("format")
-        if written_in != FORMAT:
-            advice = "Update Penstock." if written_in > FORMAT else "Export it again with `penstock export`."
-            raise BundleError(
-                f"{path} was written by Penstock {fields.text('penstock')} in format {written_in}; expected format "
-                f"{FORMAT}. {advice}"
-            )
+        fields = JsonReader(json.loads(content), "the manifest")
+        _check_format(fields, path)
         manifest = _manifest(fields)
-        written = fields.text("id")
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise BundleError(f"{path} is damaged: {error!r:.200}. Take another copy.") from error
-    except FieldError as wrong:
-        raise BundleError(f"{path} is damaged: {wrong}. Take another copy.") from wrong
-    if written != manifest.id:
+        written_id = fields.string("id")
+    except FieldError as error:
+        raise BundleError(f"{path} is damaged: {error}. Get another copy.") from error
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise BundleError(f"{path} is damaged: {type(error).__name__}: {error!s:.200}. Get another copy.") from error
+    if written_id != manifest.id:
         raise BundleError(
-            f"{path} was changed after it was written: its id is not that of its content. Export it anew."
+            f"{path} was changed after export: its id does not match its content. Export the bundle again."
         )
     return manifest
 
 
-def _manifest(plain: JsonReader) -> Manifest:
-    labels = plain.items("labels")
+def _check_format(fields: JsonReader, path: Path) -> None:
+    written = fields.count("format")
+    if written != FORMAT:
+        fix = "Update Penstock" if written > FORMAT else "Export it again with this version: penstock export"
+        raise BundleError(
+            f"{path} has manifest format {written} (written by Penstock {fields.string('penstock')}), expected format "
+            f"{FORMAT}. {fix}"
+        )
+
+
+def _manifest(fields: JsonReader) -> Manifest:
+    labels = fields.items("labels")
     if not labels or not all(isinstance(label, str) for label in labels):
-        raise FieldError("labels are no texts")
-    stages = tuple(_stage(JsonReader(stage, f"stage {i}")) for i, stage in enumerate(plain.items("stages"), start=1))
-    made = Manifest(
-        penstock=plain.text("penstock"),
-        model=plain.text("model"),
+        raise FieldError(f"labels must be strings, at least one, got {labels!r:.40}")
+    stages = tuple(_stage(JsonReader(stage, f"stage {i}")) for i, stage in enumerate(fields.items("stages"), start=1))
+    manifest = Manifest(
+        penstock=fields.string("penstock"),
+        model=fields.string("model"),
         labels=tuple(labels),
-        background=plain.count("background"),
-        precision=plain.text("precision"),
+        background=fields.count("background"),
+        precision=fields.string("precision"),
         stages=stages,
-        guarantee=None if plain.missing("guarantee") else _guarantee(plain.fields("guarantee")),
-        stream_config=None if plain.missing("stream_config") else _stream_config(plain.fields("stream_config")),
+        guarantee=None if fields.is_null("guarantee") else _guarantee(fields.object("guarantee")),
+        stream_config=None if fields.is_null("stream_config") else _stream_config(fields.object("stream_config")),
     )
-    _check(made)
-    return made
+    _check_consistency(manifest)
+    return manifest
 
 
-def _stage(plain: JsonReader) -> Stage:
-    file = plain.text("file")
+def _stage(fields: JsonReader) -> Stage:
+    file = fields.string("file")
     if Path(file).name != file or file in ("", ".", "..", FILE):
-        raise FieldError(f"{file!r:.40} is no name of a file in the bundle")
+        raise FieldError(f"file of {fields.where} must be a file name in the bundle, got {file!r:.40}")
     return Stage(
         file=file,
-        sha256=plain.text("sha256"),
-        file_bytes=plain.count("file_bytes"),
-        macs=plain.count("macs"),
-        takes=_values(plain.fields("takes")),
-        gives=_values(plain.fields("gives")),
-        gate=None if plain.missing("gate") else _rule(plain.fields("gate")),
+        sha256=fields.string("sha256"),
+        file_bytes=fields.count("file_bytes"),
+        macs=fields.count("macs"),
+        input=_tensor_spec(fields.object("input")),
+        output=_tensor_spec(fields.object("output")),
+        gate=None if fields.is_null("gate") else _gate_rule(fields.object("gate")),
     )
 
 
-def _values(plain: JsonReader) -> Values:
-    shape = plain.items("shape")
+def _tensor_spec(fields: JsonReader) -> TensorSpec:
+    shape = fields.items("shape")
     if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shape):
-        raise FieldError(f"shape of {plain.where} is {shape!r:.40}")
-    dtype = plain.text("dtype")
+        raise FieldError(f"shape of {fields.where} must be a list of positive integers, got {shape!r:.40}")
+    dtype = fields.string("dtype")
     if dtype not in TYPES:
-        raise FieldError(f"dtype of {plain.where} is {dtype!r:.40}, none of {', '.join(TYPES)}")
-    if plain.missing("scale"):
-        return Values(tuple(shape), dtype)
-    zero_point = plain.whole("zero_point")
-    return Values(tuple(shape), dtype, plain.number("scale"), zero_point)
+        raise FieldError(f"dtype of {fields.where} must be one of {', '.join(TYPES)}, got {dtype!r:.40}")
+    if fields.is_null("scale"):
+        return TensorSpec(tuple(shape), dtype)
+    return TensorSpec(tuple(shape), dtype, fields.number("scale"), fields.integer("zero_point"))
 
 
-def _rule(plain: JsonReader) -> GateRule:
-    positives = None if plain.missing("positives") else tuple(plain.items("positives"))
+def _gate_rule(fields: JsonReader) -> GateRule:
+    positives = None if fields.is_null("positives") else tuple(fields.items("positives"))
     if positives is not None and not all(isinstance(label, int) for label in positives):
-        raise FieldError(f"positives of {plain.where} are no labels")
-    return GateRule(plain.number("threshold"), positives)
+        raise FieldError(f"positives of {fields.where} must be class indices, got {list(positives)!r:.40}")
+    return GateRule(fields.number("threshold"), positives)
 
 
 def _guarantee(plain: JsonReader) -> Guarantee:
@@ -253,16 +256,16 @@ def _guarantee(plain: JsonReader) -> Guarantee:
     )
 
 
-def _stream_config(plain: JsonReader) -> StreamConfig:
-    detector = plain.fields("detector")
+def _stream_config(fields: JsonReader) -> StreamConfig:
+    detector = fields.object("detector")
     try:
         return StreamConfig(
-            frontend=_frontend(plain.fields("frontend")),
-            frames=plain.count("frames"),
-            hop=plain.count("hop"),
-            mean=tuple(plain.numbers("mean")),
-            std=tuple(plain.numbers("std")),
-            words=tuple(plain.counts("words")),
+            frontend=_frontend(fields.object("frontend")),
+            frames=fields.count("frames"),
+            hop=fields.count("hop"),
+            mean=tuple(fields.numbers("mean")),
+            std=tuple(fields.numbers("std")),
+            words=tuple(fields.counts("words")),
             detector=DetectorConfig(
                 threshold=detector.number("threshold"),
                 off_threshold=detector.number("off_threshold"),
@@ -274,38 +277,44 @@ def _stream_config(plain: JsonReader) -> StreamConfig:
         raise FieldError(f"stream_config: {error}") from error
 
 
-def _frontend(plain: JsonReader) -> FrontendConfig:
-    kind = plain.text("kind")
+def _frontend(fields: JsonReader) -> FrontendConfig:
+    kind = fields.string("kind")
     if kind not in FRONTENDS:
-        raise FieldError(f"kind of {plain.where} is {kind!r:.40}, none of {', '.join(FRONTENDS)}")
+        raise FieldError(f"kind of {fields.where} must be one of {', '.join(FRONTENDS)}, got {kind!r:.40}")
     values: dict[str, Any] = {
-        field.name: plain.count(field.name) if field.type == "int" else plain.number(field.name)
-        for field in fields(FRONTENDS[kind])
+        field.name: fields.count(field.name) if field.type == "int" else fields.number(field.name)
+        for field in dataclass_fields(FRONTENDS[kind])
     }
     return FRONTENDS[kind](**values)
 
 
-def _check(manifest: Manifest) -> None:
-    """See that the parts fit each other."""
-    if (stream_config := manifest.stream_config) is not None and manifest.stages:
-        takes = manifest.stages[0].takes
-        if (takes.shape, takes.dtype) != (stream_config.shape, "float32"):
-            raise FieldError(
-                f"windows are {stream_config.shape}, float32, and stage 1 takes {takes.shape}, {takes.dtype}"
-            )
-        if not set(stream_config.words) <= set(range(len(manifest.labels))) - {manifest.background}:
-            raise FieldError(f"words are {stream_config.words}, and the labels of interest are others")
-    stages = manifest.stages
+def _check_consistency(manifest: Manifest) -> None:
+    """Check that the parts of a manifest match."""
+    stages, labels = manifest.stages, manifest.labels
     if not stages:
-        raise FieldError("there are no stages")
+        raise FieldError("stages must not be empty")
     if len({stage.file for stage in stages}) < len(stages):
-        raise FieldError("two stages have one file")
+        raise FieldError("two stages have the same file")
     for number, (before, after) in enumerate(pairwise(stages), start=1):
-        if before.gives != after.takes:
-            raise FieldError(f"stage {number + 1} does not take what stage {number} gives")
-    if stages[-1].gives.shape != (len(manifest.labels),):
-        raise FieldError(f"the last stage gives {stages[-1].gives.shape}, and there are {len(manifest.labels)} labels")
+        if before.output != after.input:
+            raise FieldError(f"the input of stage {number + 1} differs from the output of stage {number}")
+    if stages[-1].output.shape != (len(labels),):
+        raise FieldError(
+            f"the last stage must output {len(labels)} logits, one per label, got {stages[-1].output.shape}"
+        )
     if stages[-1].gate is not None:
-        raise FieldError("the last stage has a gate")
-    if manifest.background >= len(manifest.labels):
-        raise FieldError(f"background is {manifest.background}, and there are {len(manifest.labels)} labels")
+        raise FieldError("the last stage must not have a gate")
+    if manifest.background >= len(labels):
+        raise FieldError(f"background must be below {len(labels)}, the number of labels, got {manifest.background}")
+    if manifest.stream_config is not None:
+        _check_stream(manifest, manifest.stream_config)
+
+
+def _check_stream(manifest: Manifest, stream: StreamConfig) -> None:
+    first = manifest.stages[0].input
+    if (first.shape, first.dtype) != (stream.shape, "float32"):
+        raise FieldError(
+            f"the input of stage 1 must be {stream.shape} float32, one window, got {first.shape} {first.dtype}"
+        )
+    if not set(stream.words) <= set(range(len(manifest.labels))) - {manifest.background}:
+        raise FieldError(f"words must be labels other than background {manifest.background}, got {stream.words}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.runtime.cli.parsing import missing, parser_of
+from penstock.errors import require
+from penstock.runtime.cli.parsing import parser_of
 
 
 def certs(arguments: Sequence[str]) -> None:
@@ -16,10 +17,9 @@ def certs(arguments: Sequence[str]) -> None:
         "names", nargs="+", metavar="HOST", help="host name or IP address of an island; replaces its certificate"
     )
     args = parser.parse_args(arguments)
-    try:
-        from penstock.runtime.islands.ops.certificates import write_certificates
-    except ModuleNotFoundError as error:
-        raise missing(error, "certs") from error
+    require("penstock.runtime.islands.ops.certificates", extra="certs")
+    from penstock.runtime.islands.ops.certificates import write_certificates
+
     before = set(args.folder.glob("*"))
     for path in write_certificates(args.folder, args.names):
         print(f"{'Replaced' if path in before else 'Created'} {path}")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import LinkError
-from penstock.runtime.cli.parsing import missing, parser_of
+from penstock.errors import LinkError, require
+from penstock.runtime.cli.parsing import parser_of
 
 if TYPE_CHECKING:  # imported by the command, so that others start quickly
     from penstock.runtime.engines import RemoteEngine
@@ -72,11 +72,8 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
 def require_links() -> None:
     """Check that what islands need is installed."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # errors are raised, counted and logged by penstock itself
-    try:
-        import penstock.runtime.islands.links.grpc
-        import penstock.runtime.islands.server  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise missing(error, "links") from error
+    require("penstock.runtime.islands.links.grpc", extra="links")
+    require("penstock.runtime.islands.server", extra="links")
 
 
 def server_config(args: argparse.Namespace) -> ServerConfig:

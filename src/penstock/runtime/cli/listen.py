@@ -17,10 +17,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import DataError, PenstockError
+from penstock.errors import DataError, PenstockError, require
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
-from penstock.runtime.cli.parsing import missing, parser_of
+from penstock.runtime.cli.parsing import parser_of
 from penstock.runtime.streaming.detector import Event
 from penstock.runtime.streaming.frontend import Sensor
 from penstock.runtime.streaming.listener import (
@@ -147,11 +147,10 @@ async def _over_islands(
     manifest: Manifest, asked: Manifest, given: argparse.Namespace, blocks: Iterator[Chunk], show: _Lines | _Screen
 ) -> Counts:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    try:
-        from penstock.runtime.islands.client import Client
-        from penstock.runtime.islands.links.table import connector_for
-    except ModuleNotFoundError as error:
-        raise missing(error, "links") from error
+    require("penstock.runtime.islands.client", extra="links")
+    require("penstock.runtime.islands.links.table", extra="links")
+    from penstock.runtime.islands.client import Client
+    from penstock.runtime.islands.links.table import connector_for
 
     connector = connector_for(given.islands)
     last: list[tuple[Counts, list[Event]]] = []

@@ -10,14 +10,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from penstock.errors import DataError, MissingExtraError
+from penstock.errors import DataError
 from penstock.runtime.bundle.manifest import Manifest
 from penstock.runtime.pipeline import check_input
-
-
-def missing(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
-    """Return the error that names what to install."""
-    return MissingExtraError(f"this takes {error.name!r}, which is not installed: pip install 'penstock[{extra}]'.")
 
 
 def parser_of(command: Callable[..., None], example: str) -> argparse.ArgumentParser:
@@ -41,7 +36,7 @@ def samples_of(path: Path, manifest: Manifest) -> np.ndarray:
         raise DataError(f"{path} is no .npy file of numbers: write the samples with numpy.save.") from error
     if not isinstance(x, np.ndarray):
         raise DataError(f"{path} holds several arrays; give a .npy file with one array of samples.")
-    wanted = manifest.stages[0].takes
+    wanted = manifest.stages[0].input
     if x.shape == wanted.shape:
         x = x[None]
     if x.dtype.kind == np.dtype(wanted.dtype).kind:

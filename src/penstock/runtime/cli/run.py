@@ -96,7 +96,7 @@ def _summary(chain: Pipeline, answers: BatchResult, seconds: float) -> list[str]
         if stage.gate is not None:
             lines.append(f"  gate {number + 1} stopped {stopped:,} of {left:,}")
         left -= stopped
-        crossed += left * stage.gives.payload_bytes if number < len(stages) - 1 else 0
+        crossed += left * stage.output.payload_bytes if number < len(stages) - 1 else 0
     whole = samples * sum(stage.macs for stage in stages)
     lines.append(f"  {left:,} reached the end; {macs / max(whole, 1):.1%} of all multiply-accumulates were done")
     lines.append(f"  {crossed:,} bytes crossed between stages")

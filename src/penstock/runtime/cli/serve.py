@@ -7,8 +7,9 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock.errors import require
 from penstock.runtime.cli.island import add_server_options, require_links, run_island, server_config
-from penstock.runtime.cli.parsing import missing, parser_of
+from penstock.runtime.cli.parsing import parser_of
 
 
 def serve(arguments: Sequence[str]) -> None:
@@ -49,10 +50,9 @@ def serve(arguments: Sequence[str]) -> None:
     args.window = config.window
     check_stage(bundle.manifest, args.stage, has_next=args.next is not None)
     check_exposure(server_config(args))  # before anything is started
-    try:
-        from penstock.runtime.engines.ray_serve import RayServe
-    except ModuleNotFoundError as error:
-        raise missing(error, "cloud") from error
+    require("penstock.runtime.engines.ray_serve", extra="cloud")
+    from penstock.runtime.engines.ray_serve import RayServe
+
     front = None if args.listen.endswith(":0") else f"{socket.gethostname()} {args.listen}"
     with RayServe(bundle, args.stage, config, front=front) as engine:
         asyncio.run(run_island(args, engine))

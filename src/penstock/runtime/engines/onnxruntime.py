@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.errors import BundleError, MissingExtraError
+from penstock.errors import BundleError, require
+from penstock.runtime.bundle.graph_names import GATE
 from penstock.runtime.bundle.manifest import TYPES, Stage
 from penstock.runtime.engines.engine import Output
-
-GATE = "gate"
-"""The name of a graph's second output."""
 
 _TYPES = {name: f"tensor({name})" for name in TYPES} | {
     "float32": "tensor(float)",
@@ -28,12 +26,7 @@ class OnnxRuntime:
     """
 
     def __init__(self, graph: bytes, *, name: str = "the graph", threads: int = 1):
-        try:
-            import onnxruntime as ort
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(
-                "to run a bundle takes 'onnxruntime', which is not installed: pip install 'penstock[run]'."
-            ) from error
+        ort = require("onnxruntime", extra="run")
         options = ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 4  # what goes wrong is raised
@@ -55,7 +48,7 @@ class OnnxRuntime:
         """
         made = cls(graph, name=stage.file, threads=threads)
         taken, (given, *gates) = made._session.get_inputs(), made._session.get_outputs()
-        for what, said, values in (("takes", taken[0], stage.takes), ("gives", given, stage.gives)):
+        for what, said, values in (("input", taken[0], stage.input), ("output", given, stage.output)):
             if said.type != _TYPES[values.dtype] or tuple(said.shape[1:]) != values.shape:
                 raise BundleError(
                     f"{stage.file} is not the graph of the manifest: it {what} {said.type} of shape {said.shape[1:]} a "

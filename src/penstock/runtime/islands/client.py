@@ -43,7 +43,7 @@ class Client:
     ):
         if not 0 <= deadline_ms < 1 << 32 or int(deadline_ms) != deadline_ms:
             raise DeliveryError(f"deadline_ms must be a whole number from 0 to {(1 << 32) - 1}, got {deadline_ms}.")
-        self._input = manifest.stages[0].takes
+        self._input = manifest.stages[0].input
         bundle = bytes.fromhex(manifest.id)
         self._bundle_prefix = int.from_bytes(bundle[:8], "big")
         self.stream = secrets.randbits(64)

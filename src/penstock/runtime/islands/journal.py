@@ -23,7 +23,7 @@ from penstock.errors import StorageError, WireError
 from penstock.runtime.files import write_atomically
 from penstock.runtime.islands.delivery import Key, key_of
 from penstock.runtime.islands.protocol import Frame, decode_client, encode
-from penstock.runtime.locks import if_free
+from penstock.runtime.locks import try_lock
 
 LOG = logging.getLogger("penstock.journal")
 
@@ -50,7 +50,7 @@ class FileJournal:
     def __init__(self, path: Path):
         self.path = path
         self._lock = ExitStack()
-        if not self._lock.enter_context(if_free(path.with_name(f".{path.name}.lock"))):
+        if not self._lock.enter_context(try_lock(path.with_name(f".{path.name}.lock"))):
             self._lock.close()
             raise StorageError(f"{path} is in use by another process: give each island a journal of its own.")
         self._sizes: OrderedDict[Key, int] = OrderedDict()

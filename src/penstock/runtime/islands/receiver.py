@@ -63,7 +63,7 @@ class Receiver:
         window: int,
         memory: int,
     ):
-        self._stage, self._input = stage, manifest.stages[stage - 1].takes
+        self._stage, self._input = stage, manifest.stages[stage - 1].input
         self._bundle = bytes.fromhex(manifest.id)
         self._bundle_prefix = int.from_bytes(self._bundle[:8], "big")
         self._submit, self._stats, self._window = submit, stats, window

@@ -99,7 +99,7 @@ async def run_server(
     server = link.server(
         island.serve,
         address,
-        payload_bytes=island.stage.takes.payload_bytes,
+        payload_bytes=island.stage.input.payload_bytes,
         tls=config.tls,
         is_healthy=lambda: not island.draining,
     )

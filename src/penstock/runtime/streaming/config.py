@@ -76,8 +76,8 @@ class StreamConfig:
     def _moments(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         return np.array(self.mean, np.float32), np.array(self.std, np.float32)
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return it as it stands in a manifest."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
         name = next(name for name, kind in FRONTENDS.items() if type(self.frontend) is kind)
         return {
             **asdict(self),

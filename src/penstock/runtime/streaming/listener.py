@@ -93,7 +93,8 @@ class Counts:
     def crossed_bytes(self, manifest: Manifest) -> int:
         """Return the bytes of payload that crossed from one stage to the next."""
         return sum(
-            stage.gives.payload_bytes * some for stage, some in zip(manifest.stages[:-1], self.reached[1:], strict=True)
+            stage.output.payload_bytes * some
+            for stage, some in zip(manifest.stages[:-1], self.reached[1:], strict=True)
         )
 
 

@@ -129,7 +129,7 @@ class ShadowSampler:
         self._audit, self._forward = audit, forward
         self._positives = manifest.positives
         self._has_gate = manifest.stages[stage - 1].gate is not None
-        self._payload_bytes = manifest.stages[stage - 1].gives.payload_bytes
+        self._payload_bytes = manifest.stages[stage - 1].output.payload_bytes
         self._here, self._later = secrets.randbits(64), secrets.randbits(64)
         self._tallies = {self._here: audit.here, self._later: audit.later}
         self._sequence = 0
