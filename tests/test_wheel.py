@@ -21,7 +21,7 @@ MAX_LINES = 18_000
 
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory):
-    """Build wheel and sdist, from a copy of the tree that git lists: nothing left over from an earlier build gets in."""
+    """Build wheel and sdist from a copy of the tree, so that nothing left over from an earlier build gets in."""
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("dist")
     for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "CHANGELOG.md", "constraints.txt"):
         (tree / name).write_bytes((ROOT / name).read_bytes())
@@ -53,16 +53,20 @@ def test_the_index_would_take_both(distributions):
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     with ZipFile(wheel) as archive:
         names = archive.namelist()
-        lines = sum(archive.read(name).count(b"\n") for name in names if name.endswith(".py"))
     assert {name.split("/")[0] for name in names} == {"penstock", "penstock-0.1.0.dist-info"}
     assert "penstock/py.typed" in names
-    assert lines <= MAX_LINES
     sources = {
         f"penstock/{path.relative_to(ROOT / 'src' / 'penstock').as_posix()}"
         for path in (ROOT / "src" / "penstock").rglob("*")
         if path.is_file() and path.suffix not in {".pyc"}
     }
     assert sources <= set(names)
+
+
+def test_the_wheel_stays_small(wheel):
+    with ZipFile(wheel) as archive:
+        lines = sum(archive.read(name).count(b"\n") for name in archive.namelist() if name.endswith(".py"))
+    assert lines <= MAX_LINES
 
 
 @pytest.mark.slow
@@ -88,7 +92,8 @@ def test_a_device_runs_a_bundle_with_the_extra_run_alone(wheel, tmp_path):
     said = run(python.with_name("penstock"), "run", "bundle", "samples.npy", "--json")
     results = json.loads(said)
     with torch.no_grad():
-        assert len(results["samples"]) == len(net.eval().predict(x).label)
+        labels = net.eval().predict(x).label.tolist()
+    assert [result["label"] for result in results] == [str(label) for label in labels]
     absent = "torch", "lightning", "scipy", "rich", "typer", "grpc", "matplotlib"
     code = f"from importlib.util import find_spec; print([n for n in {absent} if find_spec(n)])"
     assert run("-c", code).strip() == "[]"
