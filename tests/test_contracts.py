@@ -134,7 +134,7 @@ def test_a_new_package_needs_a_layer(tree):
 
 
 def imports_by_name(source: str) -> list[str]:
-    """List the modules that are imported through a function: `import_module("x")`, `__import__("x")`, `require("x")`."""
+    """List the modules imported through a function: `import_module("x")`, `__import__("x")`, `require("x")`."""
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return [
         argument.value

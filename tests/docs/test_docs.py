@@ -1,6 +1,6 @@
 """Run the documentation: every Python block and every shell line of README.md and docs/, page by page and in order.
 
-A page runs in a folder of its own that `SETUP` prepares; its Python blocks share one namespace. What cannot run as it is
+A page runs in a folder of its own that `SETUP` prepares; its Python blocks share one namespace. What cannot run as
 written stands in one of the tables below, with the reason. `text` and `json` blocks are not code; no block is untagged.
 """
 
