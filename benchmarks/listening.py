@@ -1,9 +1,9 @@
-"""The figures of listening: two networks taught alike, one with gates and one without, heard out on test voices.
+"""Wake-word figures: two networks trained alike, with and without gates, benchmarked on test speakers.
 
-    make listening speech=FOLDER     teach both (what is there is not taught again), hear them out, write the results
-    make listening-page              docs/listening.md out of the results
+    make listening speech=FOLDER     train both (unless they are trained), benchmark them, write the results
+    make listening-page              write docs/listening.md from the results
 
-Everything is chosen on voices for training and validation; test voices are read by `measure` alone.
+Everything is chosen on training and validation speakers; only `measure` reads test speakers.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ RUNS = ROOT / "runs" / "listening"
 WORD = "marvin"
 HOURS = 4.0
 SEED = 2028
-LESSONS: dict[str, tuple[str, ...]] = {"gated": (), "plain": ("--gates", "none")}
-"""What differs between the two."""
+VARIANTS: dict[str, tuple[str, ...]] = {"gated": (), "plain": ("--gates", "none")}
+"""Options that differ between the two."""
 
 
 def main() -> None:
-    """Teach, measure, write."""
+    """Train, measure, write."""
     parser = argparse.ArgumentParser(prog="make listening", description=__doc__)
     parser.add_argument("speech", type=Path, help="the folder of Speech Commands")
     speech = parser.parse_args().speech
-    trained = {name: _taught(name, speech) for name in LESSONS}
+    trained = {name: _train(name, speech) for name in VARIANTS}
     measure(speech, trained)
 
 
-def _taught(name: str, speech: Path) -> dict[str, Any]:
-    """Return what the command said of a lesson, carrying it out if nobody has."""
-    said = RUNS / f"{name}.json"
-    if not said.exists():
-        command = [sys.executable, "-c", "from penstock.cli import main; main()", "train", "wakeword"]
-        command += ["--word", WORD, "--data", str(speech), "-o", str(RUNS / name), *LESSONS[name]]
+def _train(name: str, speech: Path) -> dict[str, Any]:
+    """Return the output of the training command, running it unless its output is there."""
+    output = RUNS / f"{name}.json"
+    if not output.exists():
+        command = [sys.executable, "-c", "from penstock.cli import main; main()", "wakeword", "train"]
+        command += ["--word", WORD, "--data", str(speech), "-o", str(RUNS / name), *VARIANTS[name]]
         command += ["--folder", str(RUNS / f"{name}-run"), "--json"]
         RUNS.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        write_atomically(said, done.stdout)
-    return json.loads(said.read_text())  # type: ignore[no-any-return]
+        write_atomically(output, done.stdout)
+    return json.loads(output.read_text())  # type: ignore[no-any-return]
 
 
 def measure(speech: Path, trained: dict[str, dict[str, Any]]) -> None:
-    """Hear both out on test voices, and write the results."""
-    bundles = {name: Bundle.read(RUNS / name) for name in LESSONS}
-    found = run_benchmark(bundles, load_clip_sets(speech, WORD)["test"], WORD, hours=HOURS, seed=SEED, say=print)
+    """Benchmark both on test speakers, and write the results."""
+    bundles = {name: Bundle.read(RUNS / name) for name in VARIANTS}
+    found = run_benchmark(bundles, load_clip_sets(speech, WORD)["test"], WORD, hours=HOURS, seed=SEED, log=print)
     heard = {
         "word": WORD,
         "hours": HOURS,
@@ -89,8 +89,8 @@ def measure(speech: Path, trained: dict[str, dict[str, Any]]) -> None:
         print(f"{row.figure}: {row.value:.4g} ({row.relation} {row.reach:g}) {'holds' if row.holds else 'MISSED'}")
 
 
-def figures(gated: BenchmarkResult, plain: BenchmarkResult, taught_s: float) -> list[Figure]:
-    """Return what is asked for, each with what it is to reach."""
+def figures(gated: BenchmarkResult, plain: BenchmarkResult, training_s: float) -> list[Figure]:
+    """Return the figures, each with its target."""
     tiny, long = gated.tiny.metrics, gated.long.metrics
     macs = [one.long.counts.macs(one.long.manifest) for one in (gated, plain)]
     hour_s = gated.seconds / gated.long.stream.seconds * 3600
@@ -123,29 +123,29 @@ def figures(gated: BenchmarkResult, plain: BenchmarkResult, taught_s: float) -> 
             0,
             {"gated": missed[0], "plain": missed[1]},
         ),
-        Figure("minutes that the lesson took", taught_s / 60, "<=", 20),
+        Figure("minutes that the config took", training_s / 60, "<=", 20),
     ]
 
 
-def _minute(heard: StreamRun, length_s: float = 60.0) -> dict[str, Any]:
-    """Return the minute with the most words, window by window, to be drawn."""
-    detector = stream_config_of(heard.manifest).detector
-    starts = np.arange(0, heard.stream.seconds - length_s, 5)
-    words = np.array([truth.begin_s for truth in heard.stream.truths])
+def _minute(run: StreamRun, length_s: float = 60.0) -> dict[str, Any]:
+    """Return the minute with the most words, window by window, for the plot."""
+    detector = stream_config_of(run.manifest).detector
+    starts = np.arange(0, run.stream.seconds - length_s, 5)
+    words = np.array([truth.begin_s for truth in run.stream.truths])
     start = max(starts, key=lambda first: int(((words > first + 1) & (words < first + length_s - 2)).sum()))
-    inside = (heard.times_s >= start) & (heard.times_s < start + length_s)
+    inside = (run.times_s >= start) & (run.times_s < start + length_s)
     return {
         "start_s": float(start),
         "threshold": detector.threshold,
-        "times_s": heard.times_s[inside].round(3).tolist(),
-        "smoothed": smooth(heard.scores, detector.smoothing)[inside].round(3).tolist(),
-        "stopped_at": heard.stopped_at[inside].tolist(),
+        "times_s": run.times_s[inside].round(3).tolist(),
+        "smoothed": smooth(run.scores, detector.smoothing)[inside].round(3).tolist(),
+        "exit_stage": run.exit_stage[inside].tolist(),
         "truths": [
             [round(truth.begin_s, 3), round(truth.end_s, 3)]
-            for truth in heard.stream.truths
+            for truth in run.stream.truths
             if start <= truth.begin_s < start + length_s
         ],
-        "alarms": [round(event.heard_s, 3) for event in heard.events if start <= event.heard_s < start + length_s],
+        "alarms": [round(event.heard_s, 3) for event in run.events if start <= event.heard_s < start + length_s],
     }
 
 

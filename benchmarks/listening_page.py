@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.listening import HEARD, RESULTS, ROOT
 from penstock.gating.tables import percent
 from penstock.wakeword.metrics import DetectionMetrics, Utterance, hours_needed
-from penstock.wakeword.report import det_plot, rate, trace_plot
+from penstock.wakeword.report import StreamTrace, det_plot, rate, trace_plot
 from penstock.wakeword.thresholds import OperatingPoint
 
 PAGE = ROOT / "docs" / "listening.md"
@@ -38,10 +39,10 @@ def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
         "# Listening",
         "<!-- made by `make listening-page` from results/listening*.json: do not edit by hand -->",
         _text(
-            f"A wake word, `{word}`, taught by `penstock train wakeword` from a subset of Speech Commands, and heard "
+            f"A wake word, `{word}`, trained by `penstock wakeword train` from a subset of Speech Commands, and heard "
             "out on streams that are composed from clips of people who were in no training and no choice, and from "
             "other stretches of the same recordings of noise. "
-            "The plain network is the same lesson without gates. "
+            "The plain network is the same config without gates. "
             f"Of {len(rows)} figures {held} hold."
         ),
         _table(
@@ -141,7 +142,7 @@ def _how(heard: dict[str, Any]) -> str:
         "Gates are calibrated on validation voices; hard negatives come from streams of training voices.",
         "Streams: scenes of silence, of noise, and of speech in noise that lies 5 to 30 dB below each word, all drawn "
         "from a seed (`penstock.wakeword.streams`). The words of a scene are brought to one loudness.",
-        "Two earlier streams of the same test voices, from other seeds, were heard before the lesson and the rule that "
+        "Two earlier streams of the same test voices, from other seeds, were heard before the config and the rule that "
         "chooses thresholds had their present form; the voices are new to the networks, but not to us "
         "(docs/decisions/0016-listening.md).",
         "To make it again: `make listening speech=FOLDER`, then `make listening-page`.",
@@ -164,17 +165,25 @@ def _draw(heard: dict[str, Any], folder: Path) -> None:
         chosen[name] = OperatingPoint(one["threshold"], at)
     det_plot(curves, folder / "det.png", chosen=chosen, per_hour=0.5)
     minute = heard["minute"]
-    stopped = np.array(minute["stopped_at"])
     names = ("speech?", f"{heard['word']}?")
-    trace_plot(
+    exit_stage = _exit_stages(minute, stages=len(names) + 1)
+    trace = StreamTrace(
         np.array(minute["times_s"]),
         np.array(minute["smoothed"]),
         minute["threshold"],
         [Utterance(*truth) for truth in minute["truths"]],
         minute["alarms"],
-        folder / "minute.png",
-        {name: (stopped == -1) | (stopped > i) for i, name in enumerate(names)},
+        {name: exit_stage > gate for gate, name in enumerate(names, start=1)},
     )
+    trace_plot(trace, folder / "minute.png")
+
+
+def _exit_stages(minute: dict[str, Any], stages: int) -> npt.NDArray[np.int64]:
+    """Return the exit stages of a minute; older results hold the gate that stopped it, from 0; -1 for none."""
+    if "exit_stage" in minute:
+        return np.array(minute["exit_stage"])
+    stopped_at = np.array(minute["stopped_at"])
+    return np.where(stopped_at == -1, stages, np.maximum(stopped_at + 1, 0))
 
 
 if __name__ == "__main__":

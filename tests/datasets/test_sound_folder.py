@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.arguments import data_of, part_of
+from penstock.cli.arguments import load_data, select_split
 from penstock.datasets import sound_folder as module
 from penstock.datasets.class_folders import HoldOut
 from penstock.datasets.clip_crops import Plan
@@ -147,10 +147,10 @@ def test_a_training_takes_what_it_returns(clips: Path, monkeypatch: pytest.Monke
         f"def data():\n    return sound_folder({str(clips)!r}, positives=['doorbell'], window_s=0.3)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    sets = data_of("my_sounds:data")
+    sets = load_data("my_sounds:data")
     assert sets["class_names"] == ("background", "doorbell")
     assert class_counts(sets["train"], 2) == (14, 7)
-    x, _ = next(batches(part_of(sets, "validation"), batch_size=2))
+    x, _ = next(batches(select_split(sets, "validation"), batch_size=2))
     assert x.shape == (2, 40, 14)
 
 

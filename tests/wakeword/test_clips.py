@@ -7,12 +7,12 @@ import pytest
 import soundfile
 
 from penstock.errors import DataError
-from penstock.wakeword.clips import heard, load_clip_sets
+from penstock.wakeword.clips import load_clip_sets, locate_word
 
 SUBSET = Path(__file__).parents[3] / "shared" / "data" / "speech_commands_v0.01_subset"
 
 
-def plan_scenes(root: Path, words=("up", "down"), noise=True) -> Path:
+def make_folder(root: Path, words=("up", "down"), noise=True) -> Path:
     rng = np.random.default_rng(0)
     for word in words:
         (root / word).mkdir(parents=True)
@@ -27,7 +27,7 @@ def plan_scenes(root: Path, words=("up", "down"), noise=True) -> Path:
 
 
 def test_a_folder_of_clips(tmp_path):
-    found = load_clip_sets(plan_scenes(tmp_path), "up")
+    found = load_clip_sets(make_folder(tmp_path), "up")
     assert set(found) == {"train", "validation", "test"}
     counts = {part: len(of.words["up"]) for part, of in found.items()}
     assert sum(counts.values()) == 20
@@ -41,27 +41,27 @@ def test_a_folder_of_clips(tmp_path):
 
 
 def test_without_noises_some_are_made_up(tmp_path):
-    found = load_clip_sets(plan_scenes(tmp_path, noise=False), "up")
+    found = load_clip_sets(make_folder(tmp_path, noise=False), "up")
     assert all(len(noise) == 30 * 16_000 for noise in found["train"].noises)
     assert not np.array_equal(found["train"].noises[0], found["test"].noises[0])
 
 
 def test_words_that_are_not_there(tmp_path):
-    root = plan_scenes(tmp_path)
-    with pytest.raises(DataError, match=r"has no folder 'left'. There are: .*down, up"):
+    root = make_folder(tmp_path)
+    with pytest.raises(DataError, match=r"'left'.*down, up"):
         load_clip_sets(root, "left")
-    with pytest.raises(DataError, match="is not there: give a folder that has a folder of sounds for each class"):
+    with pytest.raises(DataError, match="nowhere"):
         load_clip_sets(tmp_path / "nowhere", "up")
 
 
 def test_a_word_against_none_is_refused(tmp_path):
-    root = plan_scenes(tmp_path, words=("up",))
-    with pytest.raises(DataError, match="has 1 folders; one of sounds for each class is wanted, and at least two"):
+    root = make_folder(tmp_path, words=("up",))
+    with pytest.raises(DataError, match="1 folder"):
         load_clip_sets(root, "up")
 
 
 def test_silence_is_a_clip_of_its_whole_length():
-    clip = heard(np.zeros(1600, np.int16))
+    clip = locate_word(np.zeros(1600, np.int16))
     assert (clip.begin, clip.end, clip.loudness) == (0, 1600, 0.0)
 
 

@@ -7,7 +7,7 @@ from matplotlib.collections import PolyCollection
 from penstock.errors import DataError, StorageError
 from penstock.gating.tables import WIDTH, render
 from penstock.wakeword.metrics import DetectionMetrics, Utterance
-from penstock.wakeword.report import det_figure, det_plot, listening_table, trace_figure, trace_plot
+from penstock.wakeword.report import StreamTrace, det_figure, det_plot, metrics_table, trace_figure, trace_plot
 from penstock.wakeword.thresholds import OperatingPoint
 
 
@@ -23,7 +23,7 @@ def squeezed(line: str) -> str:
 
 def test_a_table_of_judgements():
     text = render(
-        listening_table(
+        metrics_table(
             {
                 "MLPerf Tiny style, 50 × marvin": metrics(3, 1, hours=1 / 3),
                 "other words, noise and silence, test speakers": metrics(0, 0, spoken=0, hours=1.6),
@@ -40,7 +40,7 @@ def test_a_table_of_judgements():
     deaf = next(line for line in lines if "deaf" in line)
     assert squeezed(deaf) == "deaf 50 of 50 100.0 % (92.9–100.0) 1,234 617 (583–652) 2.00 –"
     assert "exact 95 % intervals" in text and "median and 95th percentile" in text
-    assert "exact 90 % intervals" in str(listening_table({}, confidence=0.9).caption)
+    assert "exact 90 % intervals" in str(metrics_table({}, confidence=0.9).caption)
 
 
 def curve(*rows: tuple[float, int, int], hours: float = 2.0) -> list[OperatingPoint]:
@@ -73,10 +73,10 @@ def test_the_operating_point_is_marked_and_in_view():
         assert axes.get_ylim()[0] < mark.get_ydata()[0] < axes.get_ylim()[1]
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels == [
-        "gated: 4.0 % missed, 0.50 an hour",
-        "plain: 60.0 % missed, 0.75 an hour",
+        "gated: 4.0 % missed, 0.50 per hour",
+        "plain: 60.0 % missed, 0.75 per hour",
         "operating point",
-        "0.5 an hour allowed",
+        "0.5 per hour allowed",
     ]
 
 
@@ -94,7 +94,7 @@ def shaded(axes) -> dict[str, list[tuple[float, float]]]:
 
 def test_words_and_alarms_that_found_each_other_and_that_did_not():
     score = np.sin(TIMES)
-    axes = trace_figure(TIMES, score, 0.5, truths=TRUTHS, alarms=ALARMS).axes[0]
+    axes = trace_figure(StreamTrace(TIMES, score, 0.5, TRUTHS, ALARMS)).axes[0]
     words = shaded(axes)
     np.testing.assert_allclose(words["word, hit"], [(10, 10.8), (50, 50.6)])
     np.testing.assert_allclose(words["word, missed"], [(30, 30.7)])
@@ -111,7 +111,7 @@ def test_gates_are_bars_of_the_windows_that_pass():
     first[[0, 1, 2, 599]] = True
     second[300] = True
     gates = {"gate 1": first, "gate 2": second}
-    figure = trace_figure(TIMES, np.zeros(600), 1.0, truths=[], alarms=[], gates=gates)
+    figure = trace_figure(StreamTrace(TIMES, np.zeros(600), 1.0, gates=gates))
     bars = [
         sorted((box.x0, box.x1) for box in (path.get_extents() for path in one.get_paths()))
         for one in figure.axes[1].collections
@@ -120,7 +120,7 @@ def test_gates_are_bars_of_the_windows_that_pass():
     np.testing.assert_allclose(bars[1], [(30.0, 30.1)])
     names = [text.get_text() for text in figure.axes[1].get_yticklabels()]
     assert names == ["gate 1: 0.667 % pass", "gate 2: 0.167 % pass"]
-    part = trace_figure(TIMES, np.zeros(600), 1.0, truths=[], alarms=[], gates=gates, span_s=(20, 40.0))
+    part = trace_figure(StreamTrace(TIMES, np.zeros(600), 1.0, gates=gates), span_s=(20, 40.0))
     assert part.axes[1].get_xlim() == (20, 40)
     names = [text.get_text() for text in part.axes[1].get_yticklabels()]
     assert names[0] == "gate 1: 0 % pass", "of what is shown"
@@ -130,30 +130,28 @@ def test_pictures_are_written_whole_and_the_same_again(tmp_path):
     def both(folder):
         return [
             det_plot({"gated": CURVE}, folder / "det.png", chosen={"gated": CURVE[5]}, per_hour=0.5),
-            trace_plot(TIMES, np.sin(TIMES), 0.5, TRUTHS, ALARMS, folder / "trace.png", {"gate": TIMES > 30}),
+            trace_plot(
+                StreamTrace(TIMES, np.sin(TIMES), 0.5, TRUTHS, ALARMS, {"gate": TIMES > 30}), folder / "trace.png"
+            ),
         ]
 
     for one, other in zip(both(tmp_path / "one"), both(tmp_path / "two"), strict=True):
         assert one.read_bytes().startswith(b"\x89PNG") and one.read_bytes() == other.read_bytes()
     assert not [path for path in tmp_path.rglob(".*") if path.is_file()], "a temporary file was left"
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"det.png could not be written"):
+    with pytest.raises(StorageError, match=r"det\.png"):
         det_plot({"gated": CURVE}, tmp_path / "file" / "det.png")
 
 
-def test_refusals_say_what_to_do():
+def test_nothing_to_plot_is_refused():
     for nothing in ({}, {"gated": CURVE, "plain": []}):
-        with pytest.raises(
-            DataError, match="a curve without points came: give at least one curve, and each at least one"
-        ):
+        with pytest.raises(DataError, match="curve"):
             det_figure(nothing)
-    with pytest.raises(
-        DataError, match=r"smoothed of shape \(599,\) came for times of shape \(600,\): give one value a"
-    ):
-        trace_figure(TIMES, np.zeros(599), 0.5, truths=[], alarms=[])
-    with pytest.raises(DataError, match=r"gate 1 of shape \(1,\) came for times of shape \(600,\)"):
-        trace_figure(TIMES, np.zeros(600), 0.5, truths=[], alarms=[], gates={"gate 1": np.array([True])})
-    with pytest.raises(DataError, match=r"at least two windows"):
-        trace_figure(TIMES[:1], np.zeros(1), 0.5, truths=[], alarms=[])
-    with pytest.raises(DataError, match=r"nothing from 70 to 80 s is there to draw: windows end between 0.1 and 60 s"):
-        trace_figure(TIMES, np.zeros(600), 0.5, truths=[], alarms=[], span_s=(70, 80))
+    with pytest.raises(DataError, match=r"smoothed.*\(599,\).*\(600,\)"):
+        StreamTrace(TIMES, np.zeros(599), 0.5)
+    with pytest.raises(DataError, match=r"gate 1.*\(1,\).*\(600,\)"):
+        StreamTrace(TIMES, np.zeros(600), 0.5, gates={"gate 1": np.array([True])})
+    with pytest.raises(DataError, match="at least 2 windows"):
+        StreamTrace(TIMES[:1], np.zeros(1), 0.5)
+    with pytest.raises(DataError, match="between 70 and 80 s"):
+        trace_figure(StreamTrace(TIMES, np.zeros(600), 0.5), span_s=(70, 80))

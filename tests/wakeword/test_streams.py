@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import DataError
-from penstock.wakeword.augmentation import add, db_below, noise_excerpt, scale_to_rms, spoken
-from penstock.wakeword.clips import ClipSet, heard
+from penstock.wakeword.augmentation import change_clip, db_below, mix_in, noise_excerpt, scale_to_rms
+from penstock.wakeword.clips import ClipSet, locate_word
 from penstock.wakeword.streams import StreamSpec, mlperf_tiny, plan_scenes, synthesize_stream
 
 
@@ -26,9 +26,9 @@ def noise(seconds: float = 20, seed: int = 0) -> np.ndarray:
 
 MATERIAL = ClipSet(
     {
-        "up": [heard(tone(hz)) for hz in (400, 410, 420, 430)],
-        "down": [heard(tone(hz)) for hz in (900, 910)],
-        "left": [heard(tone(hz)) for hz in (1500, 1510, 1520)],
+        "up": [locate_word(tone(hz)) for hz in (400, 410, 420, 430)],
+        "down": [locate_word(tone(hz)) for hz in (900, 910)],
+        "left": [locate_word(tone(hz)) for hz in (1500, 1510, 1520)],
     },
     [noise(), noise(seed=1)],
 )
@@ -91,7 +91,7 @@ def test_noise_lies_as_far_below_speech_as_asked_for():
 
 def test_noise_lies_as_far_below_each_word_however_loud_it_was_recorded():
     levels = (0.3, 0.1, 0.03, 0.01)
-    quiet = ClipSet({"up": [heard(tone(400, level=level)) for level in levels]}, MATERIAL.noises)
+    quiet = ClipSet({"up": [locate_word(tone(400, level=level)) for level in levels]}, MATERIAL.noises)
     with_others = ClipSet({**MATERIAL.words, **quiet.words}, MATERIAL.noises)
     made = synthesize_stream(StreamSpec(60.0, "up", 8, shares={"speech": 1.0}, snr_db=(9.0, 9.0)), with_others, 1)
     sound = made.samples / 32768.0
@@ -104,13 +104,13 @@ def test_noise_lies_as_far_below_each_word_however_loud_it_was_recorded():
 
 
 def test_silence_among_the_clips_stays_silence():
-    silent = ClipSet({"up": [heard(np.zeros(16_000, np.int16))], "down": MATERIAL.words["down"]}, MATERIAL.noises)
+    silent = ClipSet({"up": [locate_word(np.zeros(16_000, np.int16))], "down": MATERIAL.words["down"]}, MATERIAL.noises)
     made = synthesize_stream(StreamSpec(60.0, "up", 3, shares={"speech": 1.0}), silent, 1)
     assert np.abs(made.samples).max() > 0
 
 
 def test_long_clips_have_room_as_well():
-    long = ClipSet({"up": [heard(tone(400, 2.5))], "down": [heard(tone(900, 2.9))]}, MATERIAL.noises)
+    long = ClipSet({"up": [locate_word(tone(400, 2.5))], "down": [locate_word(tone(900, 2.9))]}, MATERIAL.noises)
     made = synthesize_stream(StreamSpec(90.0, "up", 4, shares={"speech": 1.0}), long, 3)
     words = sorted((truth.begin_s, truth.end_s) for truth in made.truths)
     assert len(words) == 4
@@ -125,11 +125,11 @@ def test_mlperf_tinys_stream():
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"seconds": 0.0}, "0 s with 1 words came"),
-        ({"shares": {"song": 1.0}}, "of silence, noise, speech, and together 1"),
-        ({"shares": {"speech": 0.5}}, "together 1"),
-        ({"gap_s": (2.0, 1.0)}, r"gap_s = \(2, 1\) came: the lower number first"),
-        ({"shares": {"noise": 1.0}}, "'up' is to be said 1 times, and there is no scene of speech"),
+        ({"seconds": 0.0}, "0 s and 1 words"),
+        ({"shares": {"song": 1.0}}, "song"),
+        ({"shares": {"speech": 0.5}}, "sum to 1"),
+        ({"gap_s": (2.0, 1.0)}, r"gap_s .* \(2, 1\)"),
+        ({"shares": {"noise": 1.0}}, "'up' .* no speech"),
     ],
 )
 def test_recipes_that_make_no_sense(fields, text):
@@ -138,23 +138,23 @@ def test_recipes_that_make_no_sense(fields, text):
 
 
 def test_a_word_that_does_not_fit_or_is_not_there():
-    with pytest.raises(DataError, match="'up' is to be said 50 times among as many other words, and the scenes"):
+    with pytest.raises(DataError, match="'up' 50 times"):
         synthesize_stream(StreamSpec(30.0, "up", 50, shares={"speech": 1.0}), MATERIAL, 0)
-    with pytest.raises(DataError, match="there is no clip of 'right' to compose a stream with"):
+    with pytest.raises(DataError, match="no clip of 'right'"):
         synthesize_stream(StreamSpec(30.0, "right", 1), MATERIAL, 0)
 
 
 def test_mixing():
     clip = MATERIAL.words["up"][0]
-    faster, begin, end = spoken(clip, speed=2.0)
+    faster, begin, end = change_clip(clip, speed=2.0)
     assert len(faster) == pytest.approx(8000, abs=1)
     assert end - begin == pytest.approx((clip.end - clip.begin) / 2, abs=1)
-    louder, _, _ = spoken(clip, gain_db=20 * np.log10(2))
+    louder, _, _ = change_clip(clip, gain_db=20 * np.log10(2))
     np.testing.assert_allclose(louder, clip.samples / 32768 * 2, atol=1e-6)
     assert len(noise_excerpt(np.arange(10, dtype=np.int16), 25, np.random.default_rng(0))) == 25
     assert scale_to_rms(np.zeros(4, np.float32), 0.5).tolist() == [0, 0, 0, 0]
     assert db_below(1.0, 20.0) == pytest.approx(0.1)
     sound = np.zeros(4, np.float32)
-    add(sound, np.ones(3), 9)
-    add(sound, np.ones(3), -9)
+    mix_in(sound, np.ones(3), 9)
+    mix_in(sound, np.ones(3), -9)
     assert sound.tolist() == [0, 0, 0, 0]

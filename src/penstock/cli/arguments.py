@@ -1,6 +1,7 @@
-"""Understand what was typed at the command line: names of Python objects, shapes, places, folders.
+"""Command-line arguments that several commands take, and what their text stands for.
 
-Each function takes the text and returns what it stands for, or says what is allowed.
+Models and data are named as ``package.module:function``. Each function takes the text and returns the value, or raises
+an error that says what is allowed.
 """
 
 from __future__ import annotations
@@ -12,132 +13,128 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 
 from penstock.datasets.loading import Data
 from penstock.datasets.wrist import Windows
 from penstock.errors import DataError
 
+ModelName = Annotated[str, typer.Option("--model", "-m", help="Network, as package.module:function.", metavar="MODEL")]
+DataName = Annotated[str, typer.Option("--data", "-d", help="Data, as package.module:function.", metavar="DATA")]
+NetworkFile = Annotated[Path, typer.Argument(help="Gated network, as written by penstock train.", show_default=False)]
 
-def named(name: str, what: str) -> Any:
-    """Return what a name like package.module:function stands for, called if it can be.
+
+def load_object(name: str, what: str) -> Any:
+    """Return the object named as package.module:function, called if it is callable.
 
     Raises:
-        DataError: when there is no such thing, its module cannot be imported, or calling it takes arguments.
+        DataError: when it does not exist, its module cannot be imported, or calling it takes arguments.
     """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute) or module.startswith("."):
-        raise DataError(
-            f"{what} {name!r} is not understood: give package.module:function, such as mypackage.nets:wake_word."
-        )
-    imported = _imported(module, f"{what} {name!r}")
+        raise DataError(f"{what} {name!r}: expected package.module:function, such as mypackage.nets:wake_word.")
+    imported = _import(module, f"{what} {name!r}")
     try:
         found = getattr(imported, attribute)
     except AttributeError as error:
-        raise DataError(f"{what} {name!r}: the module {module} has no {attribute!r}.") from error
+        raise DataError(f"{what} {name!r}: module {module} has no {attribute!r}.") from error
     if not callable(found) or isinstance(found, torch.nn.Module):
         return found
-    _check_callable(found, attribute, f"{what} {name!r}")
+    _check_takes_no_arguments(found, attribute, f"{what} {name!r}")
     return found()
 
 
-def _imported(module: str, named_as: str) -> ModuleType:
+def _import(module: str, subject: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise DataError(
-            f"{named_as}: no module {error.name!r}. It is looked for in the working directory ({os.getcwd()}) and "
-            "among installed packages."
+            f"{subject}: no module {error.name!r} in the working directory ({os.getcwd()}) or among installed packages."
         ) from error
-    except Exception as error:  # a module of the user's runs any code
+    except Exception as error:  # the user's module may raise anything
         raise DataError(
-            f"{named_as}: the module {module} cannot be imported: {type(error).__name__}: {_with_place(error)}. Mend "
-            "the module."
+            f"{subject}: importing {module} failed with {type(error).__name__}: {_with_location(error)}."
         ) from error
 
 
-def _with_place(error: Exception) -> str:
-    """Return what an error says, and where it was raised."""
-    if isinstance(error, SyntaxError):  # it says so itself
+def _with_location(error: Exception) -> str:
+    """Return an error's message, and the file and line that raised it."""
+    if isinstance(error, SyntaxError):  # its message has them
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{error} ({Path(last.filename).name}, line {last.lineno})"
 
 
-def _check_callable(found: Callable[..., Any], attribute: str, named_as: str) -> None:
-    """Refuse what cannot be called without arguments; an error inside of it is its own."""
+def _check_takes_no_arguments(function: Callable[..., Any], name: str, subject: str) -> None:
+    """Refuse a function that cannot be called without arguments; errors inside it are its own."""
     try:
-        signature = inspect.signature(found)
-    except ValueError:  # some built-in functions do not tell
+        signature = inspect.signature(function)
+    except ValueError:  # some built-ins have none
         return
     try:
         signature.bind()
     except TypeError as error:
         raise DataError(
-            f"{named_as} needs arguments, {attribute}{signature}: give a function that can be called without any, such "
-            "as one of your own that calls it."
+            f"{subject} takes arguments: {name}{signature}. Name a function without arguments, such as one of your "
+            "own that calls it."
         ) from error
 
 
-def model_of(name: str) -> torch.nn.Module:
-    """Return the network that a name gives."""
-    model = named(name, "the model")
+def load_model(name: str) -> torch.nn.Module:
+    """Return the network with this name."""
+    model = load_object(name, "model")
     if not isinstance(model, torch.nn.Module):
-        raise DataError(f"the model {name!r} gives a {type(model).__name__}; a torch.nn.Module is wanted.")
+        raise DataError(f"model {name!r}: expected a torch.nn.Module, got {type(model).__name__}.")
     return model
 
 
-def data_of(name: str) -> Mapping[str, Any]:
-    """Return the parts of the data that a name gives, by their names."""
-    found = named(name, "the data")
-    sets = found if isinstance(found, Mapping) else dict(inspect.getmembers(found, lambda part: not callable(part)))
-    if sets.get("train") is None:
-        raise DataError(
-            f"the data {name!r} has no 'train'; a dict or an object with train, validation and test is wanted."
-        )
-    return {key: part.samples if isinstance(part, Windows) else part for key, part in sets.items()}
+def load_data(name: str) -> Mapping[str, Any]:
+    """Return the splits of the data with this name."""
+    found = load_object(name, "data")
+    splits = found if isinstance(found, Mapping) else dict(inspect.getmembers(found, lambda part: not callable(part)))
+    if splits.get("train") is None:
+        raise DataError(f"data {name!r} has no 'train': expected a dict or an object with train, validation and test.")
+    return {key: part.samples if isinstance(part, Windows) else part for key, part in splits.items()}
 
 
-def part_of(sets: Mapping[str, Any], split: str) -> Data:
-    """Return one part of the data; one that is None is not there."""
-    if sets.get(split) is None:
-        known = ", ".join(key for key in ("train", "validation", "test") if sets.get(key) is not None)
-        raise DataError(
-            f"the data has no part {split!r}; it has {known}. Choose one of those with --split, or let your data have "
-            f"{split!r} too."
-        )
-    return sets[split]
+def select_split(splits: Mapping[str, Any], split: str) -> Data:
+    """Return one split of the data; None counts as missing."""
+    if splits.get(split) is None:
+        known = ", ".join(key for key in ("train", "validation", "test") if splits.get(key) is not None)
+        raise DataError(f"the data has no split {split!r}, only {known}. Choose one of them with --split.")
+    return splits[split]
 
 
-def example_of(shape: str, dtype: str) -> torch.Tensor:
+def parse_example(shape: str, dtype: str) -> torch.Tensor:
     """Return a batch of one sample of this shape and type, such as "1x28x28" and "float32"."""
     try:
         sizes = [int(size) for size in shape.replace(",", "x").split("x")]
         return torch.zeros((1, *sizes), dtype=getattr(torch, dtype))
     except (ValueError, AttributeError, TypeError, RuntimeError) as error:
         raise DataError(
-            f"--shape {shape} --dtype {dtype} is not understood: give the shape of one sample, such as 1x28x28, and a "
-            "torch type, such as float32 or int64."
+            f"--shape {shape} --dtype {dtype}: expected the shape of one sample, such as 1x28x28, and a torch type, "
+            "such as float32 or int64."
         ) from error
 
 
-def places_of(text: str) -> int | list[float | str]:
-    """Understand a count ("3"), or depths ("0.2,0.4")."""
+def parse_cuts(text: str) -> int | list[float | str]:
+    """Return a number of cuts ("3"), or their depths ("0.2,0.4")."""
     try:
         return int(text) if text.isdigit() else [float(part) for part in text.split(",")]
     except ValueError as error:
         raise DataError(
-            f"--at {text} is not understood: give depths such as 0.4 or 0.2,0.4, or a count such as 3. A module is "
-            "named with --after."
+            f"--at {text}: expected depths such as 0.4 or 0.2,0.4, or a number of gates such as 3. To name a module, "
+            "use --after."
         ) from error
 
 
-def labels_of(texts: Sequence[str], names: Sequence[str] | None) -> list[list[int]]:
+def parse_labels(texts: Sequence[str], names: Sequence[str] | None) -> list[list[int]]:
     """Return the labels that texts like "1,3" or "yes,no" list.
 
-    >>> labels_of(["1,2", "yes"], ["none", "no", "yes"])
+    >>> parse_labels(["1,2", "yes"], ["none", "no", "yes"])
     [[1, 2], [2]]
     """
     numbers = {name: label for label, name in enumerate(names or ())}
@@ -149,13 +146,6 @@ def labels_of(texts: Sequence[str], names: Sequence[str] | None) -> list[list[in
     except ValueError as error:
         known = f"or names among {', '.join(numbers)}" if numbers else "(the data has no class_names)"
         raise DataError(
-            f"--positives {' --positives '.join(texts)} is not understood: give numbers of classes with commas between "
-            f"them, such as 1,3, {known}."
+            f"--positives {' --positives '.join(texts)}: expected class numbers separated by commas, such as 1,3, "
+            f"{known}."
         ) from error
-
-
-def one_of(what: str, name: str, table: Mapping[str, Any]) -> Any:
-    """Return the table's entry of an option's value."""
-    if name not in table:
-        raise DataError(f"{what} {name} is not known; known are {', '.join(table)}.")
-    return table[name]

@@ -1,4 +1,4 @@
-"""The command of the demo."""
+"""`penstock demo`: the whole way on real data."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import typer
 from penstock.cli.show import AsJson, show
 
 
-def demo(
-    folder: Annotated[Path, typer.Option(help="Where plots and JSON go.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same networks.")] = 0,
+def demo_command(
+    folder: Annotated[Path, typer.Option(help="Folder for plots and JSON.", metavar="FOLDER")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Random seed.", metavar="N")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Gate a real network on real data, in under three minutes: wrist movements of ten people.
+    """Gate a real network on real data, wrist movements of ten people, in under three minutes.
 
-    Trains the plain and the gated network with the same budget, calibrates, and compares them.
+    Example: `penstock demo`
+
+    Trains a plain and a gated network on the same budget, calibrates the gates and compares the two.
     """
     from penstock.demo import run
 

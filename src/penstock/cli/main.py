@@ -1,52 +1,72 @@
-"""The commands that train, measure and export: each parses, calls one function, prints."""
+"""The command-line application: which commands there are, in order of use.
+
+A command parses its arguments, calls one function of the library and prints the result. The commands of a device are
+listed here and parsed in `penstock.runtime.cli`.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
-import torch  # noqa: F401 - missing, it is named first
+import torch  # noqa: F401 - if missing, name it first
 import typer
+from typer.core import TyperGroup
 
-from penstock.cli import data, demo, judge, networks, wakeword
+from penstock.cli import data, wakeword
+from penstock.cli.calibrate import calibrate_command
+from penstock.cli.cuts import cuts_command
+from penstock.cli.demo import demo_command
+from penstock.cli.evaluate import evaluate_command
+from penstock.cli.export import export_command
+from penstock.cli.train import train_command
 from penstock.runtime.cli.run import COMMANDS
 
+GATE, DEVICE, WAKEWORD, START = "Gate a network", "Run it", "Wake words", "Data and demo"
+
+ORDER = (
+    *("cuts", "train", "calibrate", "evaluate", "export"),
+    *("run", "listen", "island", "up", "certs", "serve"),
+    *("wakeword", "data", "demo"),
+)
+
+
+class InOrderOfUse(TyperGroup):
+    """A group that lists commands and sub-groups in the order of use; Typer lists all groups last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+
 app = typer.Typer(
+    cls=InOrderOfUse,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="Turn any PyTorch network into a gated, always-on network.\n\n"
-    "A **model** is given as `package.module:function`, a function without arguments that returns a torch module. "
-    "**Data** is given the same way: a function that returns an object or dict with `train`, `validation` and `test`, "
-    "each a Dataset, a DataLoader or a pair of tensors (x, y), and perhaps `class_names`; label 0 is the background. "
-    "A written network holds weights and no code, so commands that read it take its model again. Modules are looked "
-    "for in the working directory too.\n\nThe usual way: `penstock cuts` to see where gates can stand, `penstock "
-    "train`, `penstock calibrate`, `penstock evaluate`, `penstock export`, and on the device `penstock run`. `penstock "
-    "demo` shows it all on real data.",
+    "Example: `penstock cuts penstock.models.resnet:resnet8 --shape 1x28x28`\n\n"
+    "Name a **model** as `package.module:function`: a function without arguments that returns a torch module. Name "
+    "**data** the same way: a function that returns a dict or an object with `train`, `validation` and `test`, each a "
+    "Dataset, a DataLoader or a pair of tensors (x, y), and optionally `class_names`. Label 0 is the background. "
+    "Modules are also looked up in the working directory. A network file holds weights, not code, so commands that "
+    "read one need its model too.",
 )
 
-app.add_typer(data.app, name="data")
-app.command()(networks.cuts)
-train = typer.Typer(
-    cls=wakeword.NetworkByDefault,
-    rich_markup_mode="markdown",
-    help="Train: a network of yours (the default), or a wake word from a folder of clips.",
-    no_args_is_help=True,
-)
-train.command("network")(networks.train)
-train.command("wakeword")(wakeword.wakeword)
-app.add_typer(train, name="train")
-app.command()(networks.calibrate)
-app.command()(networks.evaluate)
-app.command()(networks.export)
-for _name, _command in COMMANDS.items():  # parsed elsewhere, and listed here
-    app.command(_name, help=_command.__doc__)(lambda: None)
-app.command()(judge.judge)
-app.command()(demo.demo)
+app.command("cuts", rich_help_panel=GATE)(cuts_command)
+app.command("train", rich_help_panel=GATE)(train_command)
+app.command("calibrate", rich_help_panel=GATE)(calibrate_command)
+app.command("evaluate", rich_help_panel=GATE)(evaluate_command)
+app.command("export", rich_help_panel=GATE)(export_command)
+for _name, _command in COMMANDS.items():  # listed here, parsed in penstock.runtime.cli
+    app.command(_name, help=_command.__doc__, rich_help_panel=DEVICE)(lambda: None)
+app.add_typer(wakeword.app, name="wakeword", rich_help_panel=WAKEWORD)
+app.add_typer(data.app, name="data", rich_help_panel=START)
+app.command("demo", rich_help_panel=START)(demo_command)
 
 
 def run_app() -> None:
-    """Run a command."""
+    """Run the command that `sys.argv` names."""
     sys.path.insert(0, os.getcwd())
-    app()
+    app(prog_name="penstock")

@@ -1,4 +1,4 @@
-"""What a command prints: JSON for machines, or tables and lines for people; and the option that chooses."""
+"""Print a command's result: JSON for machines, or tables and lines for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 def show(as_json: bool, value: Any, *parts: Any) -> None:
@@ -23,5 +23,5 @@ def show(as_json: bool, value: Any, *parts: Any) -> None:
 
 
 def line(text: str) -> Text:
-    """Return a line with a path in it, which keeps its brackets and is not broken."""
+    """Return a line that is printed as it is: a path in it keeps its brackets and is not wrapped."""
     return Text(text)

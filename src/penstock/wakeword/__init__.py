@@ -1,1 +1,1 @@
-"""Wake words: from a folder of clips to a bundle that listens."""
+"""Wake words: train on a folder of clips, evaluate on synthetic streams, export a bundle that listens."""

@@ -1,7 +1,7 @@
-"""Hear a bundle out: on composed streams, as a device would hear them, with what it took.
+"""Benchmark bundles on synthetic streams, as a device would run them: detections and compute.
 
-An audition runs the very `Listener` of a device over a stream, block by block, and keeps what it needs to be judged:
-the score of every window, the events, how many windows reached each stage, and the time.
+`run_stream` feeds a stream to the device's own `Listener`, block by block, and keeps the score of every window, the
+events, the number of windows that reached each stage, and the time.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from penstock.datasets.sounds import RATE_HZ
 from penstock.errors import DataError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
-from penstock.runtime.pipeline import Pipeline
 from penstock.runtime.streaming.detector import Event
 from penstock.runtime.streaming.frontend import Sensor
 from penstock.runtime.streaming.listener import Counts, Listener, stream_config_of
 from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.metrics import DetectionMetrics, score_detections
 from penstock.wakeword.streams import StreamSpec, SyntheticStream, mlperf_tiny, synthesize_stream
-from penstock.wakeword.thresholds import OperatingPoint, ScoredStream, det, scored_stream
+from penstock.wakeword.thresholds import OperatingPoint, ScoredStream, det_curve, scored_stream
 
 BLOCK = 1600
-"""Samples at a time: 100 ms, as a microphone gives them."""
+"""Samples pushed at a time: 100 ms, as a microphone delivers them."""
 
 THRESHOLDS = tuple(np.linspace(-9.8, 9.9, 198).round(1).tolist())
-"""That a curve is drawn over."""
+"""Thresholds of the detection error trade-off."""
 
 SITUATIONS: Mapping[str, Mapping[str, float]] = {
     "silence": {"silence": 1.0},
@@ -40,69 +39,71 @@ SITUATIONS: Mapping[str, Mapping[str, float]] = {
     "speech": {"speech": 1.0},
     "keyword": {"speech": 1.0},
 }
-"""What there is to hear while the cost is measured; in the last one every other word is the one."""
+"""Shares of scenes in which the cost is measured; in "keyword", every other word is the wake word."""
 
 
 @dataclass(frozen=True, eq=False)
 class StreamRun:
-    """What a bundle heard of a stream.
+    """A bundle's run over a stream.
 
     Attributes:
-        times_s, scores, stopped_at: of each window: its end, the log-odds of the word, and which gate stopped it.
-        events: as they began.
+        times_s, scores, exit_stage: for each window, its end, the log-odds of the word, and the stage at which it
+            ended (counted from 1; 0 for digital silence, which no stage runs).
+        events: detections, in order.
         counts: windows that reached each stage.
-        seconds: that it took.
+        seconds: run time.
     """
 
     manifest: Manifest
     stream: SyntheticStream
     times_s: npt.NDArray[np.float64]
     scores: npt.NDArray[np.float64]
-    stopped_at: npt.NDArray[np.int64]
+    exit_stage: npt.NDArray[np.int64]
     events: tuple[Event, ...]
     counts: Counts
     seconds: float
 
     @property
     def metrics(self) -> DetectionMetrics:
-        """What its events are worth, at the threshold of the bundle."""
+        """Metrics of the events, at the bundle's own threshold."""
         return score_detections(
             [event.heard_s for event in self.events], self.stream.truths, duration_s=self.stream.seconds
         )
 
     @property
     def stopped_early(self) -> float:
-        """The share of the windows that the first stage saw which never reached the last one."""
+        """Share of the windows in the first stage that never reached the last one."""
         return 1 - self.counts.reached[-1] / max(1, self.counts.reached[0])
 
     def scored_stream(self) -> ScoredStream:
-        """Return it as other thresholds are tried on it."""
+        """Return it as a stream that can be scored at any threshold."""
         detector = stream_config_of(self.manifest).detector
         return scored_stream(self.times_s, self.scores, detector, self.stream.truths, self.stream.seconds)
 
 
-def hear(bundle: Bundle, stream: SyntheticStream, *, chain: Pipeline | None = None) -> StreamRun:
-    """Let a bundle listen to a stream, block by block, on one thread; of several words the first is judged."""
-    listener = Listener(bundle, chain=chain)
+def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
+    """Run a bundle over a stream, block by block, on one thread. Of several words, only the first is recorded."""
+    listener = Listener(bundle)
+    stages = len(bundle.manifest.stages)
     word = bundle.manifest.labels[listener.stream_config.words[0]]
     times: list[float] = []
     scores: list[float] = []
-    stopped: list[int] = []
+    exit_stages: list[int] = []
     events: list[Event] = []
-    began = time.perf_counter()
-    for start in range(0, len(stream.samples), BLOCK):
-        for heard in listener.push(stream.samples[start : start + BLOCK]):
-            times.append(heard.time_s)
-            scores.append(heard.scores[0])
-            stopped.append(heard.stopped_at)
-            events += [event for event in heard.events if event.label == word and not event.over]
-    seconds = time.perf_counter() - began
+    start = time.perf_counter()
+    for first in range(0, len(stream.samples), BLOCK):
+        for result in listener.push(stream.samples[first : first + BLOCK]):
+            times.append(result.time_s)
+            scores.append(result.scores[0])
+            exit_stages.append({-2: 0, -1: stages}.get(result.stopped_at, result.stopped_at + 1))
+            events += [event for event in result.events if event.label == word and not event.over]
+    seconds = time.perf_counter() - start
     return StreamRun(
         bundle.manifest,
         stream,
         np.array(times),
         np.array(scores),
-        np.array(stopped),
+        np.array(exit_stages),
         tuple(events),
         listener.counts,
         seconds,
@@ -115,9 +116,9 @@ class StreamCost:
 
     Attributes:
         macs: multiply-accumulates of the stages.
-        ms: on one thread of this machine, the front end included.
-        crossed_bytes: that go from one stage to the next.
-        reached: the share of windows that reach each stage.
+        ms: milliseconds on one thread of this machine, front end included.
+        crossed_bytes: payload between stages.
+        reached: share of the windows that reach each stage.
     """
 
     macs: float
@@ -129,115 +130,120 @@ class StreamCost:
 def measure_cost(
     bundles: Mapping[str, Bundle], streams: Sequence[SyntheticStream], *, repeats: int = 3
 ) -> dict[str, StreamCost]:
-    """Measure what listening costs: all bundles on the same streams, in turns, and of the times the best."""
+    """Measure what listening costs: all bundles on the same streams, in turns; the best time counts."""
     best: dict[str, StreamCost] = {}
     for _ in range(repeats):
         for name, bundle in bundles.items():
-            heard = [hear(bundle, stream) for stream in streams]
-            found = _upkeep(bundle.manifest, heard)
-            if name not in best or found.ms < best[name].ms:
-                best[name] = found
+            cost = _mean_cost(bundle.manifest, [run_stream(bundle, stream) for stream in streams])
+            if name not in best or cost.ms < best[name].ms:
+                best[name] = cost
     return best
 
 
-def situations(of: ClipSet, word: str, *, seconds: float, seed: int) -> Iterator[tuple[str, SyntheticStream]]:
-    """Compose a stream of each situation."""
+def situation_streams(clips: ClipSet, word: str, *, seconds: float, seed: int) -> Iterator[tuple[str, SyntheticStream]]:
+    """Synthesize a stream for each situation."""
     for number, (name, shares) in enumerate(SITUATIONS.items()):
         times = round(seconds / 5) if name == "keyword" else 0
-        yield name, synthesize_stream(StreamSpec(seconds, word, times, shares=shares), of, seed + number)
+        yield name, synthesize_stream(StreamSpec(seconds, word, times, shares=shares), clips, seed + number)
 
 
-def _upkeep(manifest: Manifest, heard: Sequence[StreamRun]) -> StreamCost:
-    seconds = sum(one.stream.seconds for one in heard)
-    windows = sum(one.counts.windows for one in heard)
+def _mean_cost(manifest: Manifest, runs: Sequence[StreamRun]) -> StreamCost:
+    seconds = sum(run.stream.seconds for run in runs)
+    windows = sum(run.counts.windows for run in runs)
     return StreamCost(
-        macs=sum(one.counts.macs(manifest) for one in heard) / seconds,
-        ms=1000 * sum(one.seconds for one in heard) / seconds,
-        crossed_bytes=sum(one.counts.crossed_bytes(manifest) for one in heard) / seconds,
-        reached=tuple(sum(one.counts.reached[i] for one in heard) / windows for i in range(len(manifest.stages))),
+        macs=sum(run.counts.macs(manifest) for run in runs) / seconds,
+        ms=1000 * sum(run.seconds for run in runs) / seconds,
+        crossed_bytes=sum(run.counts.crossed_bytes(manifest) for run in runs) / seconds,
+        reached=tuple(sum(run.counts.reached[i] for run in runs) / windows for i in range(len(manifest.stages))),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkResult:
-    """All that is known of a bundle after it was heard out.
+    """Everything that was measured of one bundle.
 
     Attributes:
-        tiny: heard of a stream as MLPerf Tiny has it.
-        long: heard of hours of other words, noise and silence, with every clip of the word once.
-        points: of the threshold, on the long stream.
-        seconds: that the long stream took, the best of several times.
-        upkeep: what a second costs in each situation.
+        tiny: run over a stream like MLPerf Tiny's.
+        long: run over hours of other words, noise and silence, with every clip of the word once.
+        points: detection error trade-off on the long stream.
+        seconds: best time for the long stream.
+        costs: cost of a second of sound in each situation.
     """
 
     tiny: StreamRun
     long: StreamRun
     points: tuple[OperatingPoint, ...]
     seconds: float
-    measure_cost: Mapping[str, StreamCost]
+    costs: Mapping[str, StreamCost]
+
+    @property
+    def operating_point(self) -> OperatingPoint:
+        """The bundle's own threshold, and its metrics on the long stream."""
+        return OperatingPoint(stream_config_of(self.long.manifest).detector.threshold, self.long.metrics)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
+        long = self.long
         return {
-            "threshold": stream_config_of(self.long.manifest).detector.threshold,
-            "tiny": _plain(self.tiny.metrics),
+            "threshold": self.operating_point.threshold,
+            "tiny": _metrics_to_json(self.tiny.metrics),
             "long": {
-                **_plain(self.long.metrics),
-                "stopped_early": self.long.stopped_early,
-                "macs_per_s": self.long.counts.macs(self.long.manifest) / self.long.stream.seconds,
-                "crossed_bytes_per_s": self.long.counts.crossed_bytes(self.long.manifest) / self.long.stream.seconds,
-                "seconds_per_hour": self.seconds / self.long.stream.seconds * 3600,
+                **_metrics_to_json(long.metrics),
+                "stopped_early": long.stopped_early,
+                "macs_per_s": long.counts.macs(long.manifest) / long.stream.seconds,
+                "crossed_bytes_per_s": long.counts.crossed_bytes(long.manifest) / long.stream.seconds,
+                "seconds_per_hour": self.seconds / long.stream.seconds * 3600,
             },
             "points": [[point.threshold, point.metrics.misses, point.metrics.false_alarms] for point in self.points],
-            "upkeep": {name: asdict(cost) for name, cost in self.measure_cost.items()},
+            "upkeep": {name: asdict(cost) for name, cost in self.costs.items()},
         }
 
 
 def run_benchmark(
     bundles: Mapping[str, Bundle],
-    of: ClipSet,
+    clips: ClipSet,
     word: str,
     *,
     hours: float = 4.0,
     seed: int = 0,
     repeats: int = 3,
-    say: Callable[[str], None] = lambda text: None,
+    log: Callable[[str], None] = lambda text: None,
 ) -> dict[str, BenchmarkResult]:
-    """Hear bundles out on the same streams, in turns.
+    """Benchmark bundles on the same streams, in turns.
 
     Args:
-        of: test material: voices that nobody was trained or calibrated on.
-        hours: of the long stream.
-        repeats: of all that is timed; the best counts.
-        say: is told what goes on.
+        clips: test clips, of speakers that no bundle was trained or calibrated on.
+        hours: length of the long stream.
+        repeats: repetitions of everything that is timed; the best counts.
+        log: is called with progress messages.
 
     Raises:
-        DataError: when a bundle listens for something else, or to another rate.
+        DataError: when a bundle listens for another word or at another sample rate.
     """
     for name, bundle in bundles.items():
         _check_listens(name, bundle, word)
-    times = len(of.words[word])
-    tiny = synthesize_stream(replace(mlperf_tiny(word), times=min(50, times)), of, seed)
-    say(f"{tiny.seconds:,.0f} s as MLPerf Tiny has them")
-    heard_tiny = {name: hear(bundle, tiny) for name, bundle in bundles.items()}
-    long = synthesize_stream(StreamSpec(hours * 3600, word, times), of, seed + 1)
+    times = len(clips.words[word])
+    tiny = synthesize_stream(replace(mlperf_tiny(word), times=min(50, times)), clips, seed)
+    log(f"{tiny.seconds:,.0f} s like MLPerf Tiny's stream")
+    tiny_runs = {name: run_stream(bundle, tiny) for name, bundle in bundles.items()}
+    long = synthesize_stream(StreamSpec(hours * 3600, word, times), clips, seed + 1)
     seconds = dict.fromkeys(bundles, math.inf)
-    heard_long: dict[str, StreamRun] = {}
+    long_runs: dict[str, StreamRun] = {}
     for number in range(repeats):
-        say(f"{hours:g} h of other words, noise and silence, {number + 1} of {repeats} times")
+        log(f"{hours:g} h of other words, noise and silence: run {number + 1} of {repeats}")
         for name, bundle in bundles.items():
-            heard_long[name] = hear(bundle, long)
-            seconds[name] = min(seconds[name], heard_long[name].seconds)
-    say("what a second costs")
+            long_runs[name] = run_stream(bundle, long)
+            seconds[name] = min(seconds[name], long_runs[name].seconds)
+    log("cost of a second of sound")
     costs = {
         name: measure_cost(bundles, [stream], repeats=repeats)
-        for name, stream in situations(of, word, seconds=120.0, seed=seed + 2)
+        for name, stream in situation_streams(clips, word, seconds=120.0, seed=seed + 2)
     }
     return {
         name: BenchmarkResult(
-            heard_tiny[name],
-            heard_long[name],
-            tuple(det([heard_long[name].scored_stream()], THRESHOLDS)),
+            tiny_runs[name],
+            long_runs[name],
+            tuple(det_curve([long_runs[name].scored_stream()], THRESHOLDS)),
             seconds[name],
             {situation: found[name] for situation, found in costs.items()},
         )
@@ -247,30 +253,26 @@ def run_benchmark(
 
 def _check_listens(name: str, bundle: Bundle, word: str) -> None:
     stream_config = stream_config_of(bundle.manifest)
+    frontend = stream_config.frontend
     listens_for = bundle.manifest.labels[stream_config.words[0]]
-    if isinstance(stream_config.frontend, Sensor) or stream_config.frontend.rate_hz != RATE_HZ or listens_for != word:
-        what = (
-            "a sensor"
-            if isinstance(stream_config.frontend, Sensor)
-            else f"sound at {stream_config.frontend.rate_hz} Hz"
-        )
+    if isinstance(frontend, Sensor) or frontend.rate_hz != RATE_HZ or listens_for != word:
+        source = "a sensor" if isinstance(frontend, Sensor) else f"sound at {frontend.rate_hz} Hz"
         raise DataError(
-            f"{name} listens for '{listens_for}' in {what}, and the streams have '{word}' in sound at {RATE_HZ} Hz: "
-            "judge bundles of one word, and of this rate."
+            f"{name}: expected a bundle that listens for '{word}' in sound at {RATE_HZ} Hz, got one for '{listens_for}' "
+            f"in {source}."
         )
 
 
-def _plain(judged: DetectionMetrics) -> dict[str, Any]:
-    plain = asdict(judged)
-    del plain["latencies_s"]
-    heard = judged.hits > 0
+def _metrics_to_json(metrics: DetectionMetrics) -> dict[str, Any]:
+    counts = asdict(metrics)
+    del counts["latencies_s"]
     return {
-        **plain,
-        "spoken": judged.spoken,
-        "miss_rate": judged.miss_rate,
-        "miss_interval": list(judged.miss_interval()),
-        "false_alarms_per_hour": judged.false_alarms_per_hour,
-        "false_alarm_interval": list(judged.false_alarm_interval()),
-        "median_latency_s": judged.median_latency_s if heard else None,
-        "p95_latency_s": judged.p95_latency_s if heard else None,
+        **counts,
+        "spoken": metrics.spoken,
+        "miss_rate": metrics.miss_rate,
+        "miss_interval": list(metrics.miss_interval()),
+        "false_alarms_per_hour": metrics.false_alarms_per_hour,
+        "false_alarm_interval": list(metrics.false_alarm_interval()),
+        "median_latency_s": metrics.median_latency_s if metrics.hits else None,
+        "p95_latency_s": metrics.p95_latency_s if metrics.hits else None,
     }

@@ -1,8 +1,9 @@
-"""What was heard of streams: a table of judgements, the trade-off of misses and false alarms, a minute of a stream."""
+"""Tables and plots of wake-word results: metrics, costs, the detection error trade-off, a stretch of a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from penstock.errors import DataError
 from penstock.evaluation.plots import NEGATIVE, NEUTRAL, POSITIVE, write_figure
 from penstock.gating.tables import percent, table_of
 from penstock.wakeword.benchmark import StreamCost
-from penstock.wakeword.metrics import CONFIDENCE, SLACK_S, DetectionMetrics, Utterance, pair
+from penstock.wakeword.metrics import CONFIDENCE, SLACK_S, DetectionMetrics, Utterance, match_alarms
 from penstock.wakeword.thresholds import OperatingPoint
 
 COLORS = (POSITIVE, NEGATIVE, "#2a8f5b", "#7b4fa3")
@@ -25,25 +26,25 @@ HIT, FALSE = "#2a8f5b", "#c22f2f"
 NOTHING = "–"
 
 SHORT = 24
-"""Names of streams up to here stay whole in a table."""
+"""Stream names up to this length are not wrapped in a table."""
 
 FAR = 1e9
-"""False alarms an hour, behind the end of any axis."""
+"""False alarms per hour beyond the end of any axis."""
 
-LEAST_SHOWN = 0.1
-"""The axis of misses ends no lower than this share."""
+MIN_TOP = 0.1
+"""Lowest upper end of the axis of misses."""
 
 
-def listening_table(
-    judgements: Mapping[str, DetectionMetrics], *, title: str = "Heard in streams", confidence: float = CONFIDENCE
+def metrics_table(
+    metrics_by_stream: Mapping[str, DetectionMetrics], *, title: str = "Detections", confidence: float = CONFIDENCE
 ) -> Table:
-    """Return a row for each judgement, by its name: misses, false alarms and latency, with exact intervals."""
-    table = table_of("stream", ">missed", ">rate", ">false", ">an hour", ">hours", ">late (s)", title=title)
-    table.padding = (0, 1, 0, 0)  # narrower than other tables: the name of a stream takes room
-    short = max(map(len, judgements), default=0) <= SHORT
-    for number, column in enumerate(table.columns):  # where it is narrow, long names wrap, or else what has two numbers
+    """Return a row for each stream: misses, false alarms and latency, with exact intervals."""
+    table = table_of("stream", ">missed", ">rate", ">false", ">per hour", ">hours", ">latency", title=title)
+    table.padding = (0, 1, 0, 0)  # narrower than other tables, to leave room for names
+    short = max(map(len, metrics_by_stream), default=0) <= SHORT
+    for number, column in enumerate(table.columns):  # wrap long names, or else cells of two numbers
         column.no_wrap = number not in (2, 4, 6) if short else number > 0
-    for name, metrics in judgements.items():
+    for name, metrics in metrics_by_stream.items():
         table.add_row(
             name,
             f"{metrics.misses:,} of {metrics.spoken:,}" if metrics.spoken else NOTHING,
@@ -53,9 +54,22 @@ def listening_table(
             rate(metrics.hours),
             f"{metrics.median_latency_s:.2f}, {metrics.p95_latency_s:.2f}" if metrics.hits else NOTHING,
         )
-    table.caption = f"rate, an hour: of misses, of false alarms, and their exact {100 * confidence:g} % intervals\n"
-    table.caption += "late: from the word's end to the alarm; median and 95th percentile of the hits"
+    table.caption = f"rate, per hour: misses and false alarms with exact {100 * confidence:g} % intervals\n"
+    table.caption += "latency: seconds from the word's end to the alarm, median and 95th percentile"
     table.caption_justify = "left"
+    return table
+
+
+def cost_table(costs: Mapping[str, Mapping[str, StreamCost]]) -> Table:
+    """Return the cost of a second of sound for each bundle in each situation."""
+    title = "Cost of a second of sound"
+    table = table_of("bundle", "sound", ">MMACs", ">ms", ">bytes sent", "windows at each stage", title=title)
+    for name, found in costs.items():
+        for situation, cost in found.items():
+            reached = " ".join(percent(share) for share in cost.reached)
+            table.add_row(
+                name, situation, f"{cost.macs / 1e6:.2f}", f"{cost.ms:.2f}", f"{cost.crossed_bytes:,.0f}", reached
+            )
     return table
 
 
@@ -66,27 +80,46 @@ def det_plot(
     chosen: Mapping[str, OperatingPoint] | None = None,
     per_hour: float | None = None,
 ) -> Path:
-    """Draw misses against false alarms an hour, and write the picture; the arguments are those of `det_figure`."""
+    """Write the plot of `det_figure`, which has the same arguments, to a file."""
     return write_figure(det_figure(curves, chosen=chosen, per_hour=per_hour), path)
 
 
+@dataclass(frozen=True, eq=False)
+class StreamTrace:
+    """Scores, words and alarms of a stream, to be plotted.
+
+    Attributes:
+        times_s: (n,), the end of each window, ascending.
+        smoothed: (n,), the smoothed score that is compared with the threshold.
+        threshold: detection threshold.
+        truths: where the word is.
+        alarms: times of the alarms.
+        gates: for each gate by name, (n,): whether it passed the window.
+    """
+
+    times_s: npt.NDArray[np.floating]
+    smoothed: npt.NDArray[np.floating]
+    threshold: float
+    truths: Sequence[Utterance] = ()
+    alarms: Sequence[float] = ()
+    gates: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shapes = {"smoothed": np.shape(self.smoothed)}
+        shapes |= {name: np.shape(passed) for name, passed in self.gates.items()}
+        for name, shape in shapes.items():
+            if shape != np.shape(self.times_s) or len(shape) != 1 or shape[0] < 2:
+                raise DataError(
+                    f"{name}: expected one value for each of at least 2 windows, got shape {shape} for times of shape "
+                    f"{np.shape(self.times_s)}."
+                )
+
+
 def trace_plot(
-    times_s: npt.NDArray[np.floating],
-    smoothed: npt.NDArray[np.floating],
-    threshold: float,
-    truths: Sequence[Utterance],
-    alarms: Sequence[float],
-    path: Path,
-    gates: Mapping[str, npt.NDArray[np.bool_]] | None = None,
-    *,
-    span_s: tuple[float, float] | None = None,
-    slack_s: float = SLACK_S,
+    trace: StreamTrace, path: Path, *, span_s: tuple[float, float] | None = None, slack_s: float = SLACK_S
 ) -> Path:
-    """Draw a stretch of a stream, and write the picture; the arguments are those of `trace_figure`."""
-    figure = trace_figure(
-        times_s, smoothed, threshold, truths=truths, alarms=alarms, gates=gates, span_s=span_s, slack_s=slack_s
-    )
-    return write_figure(figure, path)
+    """Write the plot of `trace_figure`, which has the same arguments, to a file."""
+    return write_figure(trace_figure(trace, span_s=span_s, slack_s=slack_s), path)
 
 
 def det_figure(
@@ -95,77 +128,62 @@ def det_figure(
     chosen: Mapping[str, OperatingPoint] | None = None,
     per_hour: float | None = None,
 ) -> Figure:
-    """Draw misses against false alarms an hour: a dot a threshold, and as a line the best that can be had.
+    """Plot miss rate against false alarms per hour: a dot per threshold, and a line through the best of them.
 
-    A logarithmic axis has no zero: where no false alarm was counted, half of one is drawn, in a hollow dot.
+    A logarithmic axis has no zero: points without a false alarm are drawn at half of one, as hollow dots.
 
     Args:
-        curves: points of one set of streams, by the name to show; the word is spoken in them.
-        chosen: the operating point of some of the curves, by the same names; it need not be on the curve.
-        per_hour: how many false alarms are allowed; a line upright.
+        curves: the points of each curve, by the name to show.
+        chosen: operating points of some of the curves, by the same names; they need not lie on the curve.
+        per_hour: allowed false alarms per hour, drawn as a vertical line.
     """
     if not curves or not all(curves.values()):
-        raise DataError("a curve without points came: give at least one curve, and each at least one point.")
+        raise DataError("expected at least one curve, each with at least one point.")
     chosen = chosen or {}
     figure = Figure(figsize=(7, 4.6), layout="constrained")
     axes = figure.subplots()
     for i, (name, points) in enumerate(curves.items()):
         color, label = COLORS[i % len(COLORS)], name
         if name in chosen:
-            _mark(axes, chosen[name], color, size=max(12 - 3 * i, 6))  # where two coincide, both are seen
-            label += f": {_said(chosen[name].metrics)}"
+            _mark(axes, chosen[name], color, size=max(12 - 3 * i, 6))  # where two coincide, both are visible
+            label += f": {_summary(chosen[name].metrics)}"
         _dots(axes, points, color)
         axes.step(*_best(points), where="post", color=color, linewidth=max(2.8 - 0.8 * i, 1.2), label=label)
     if chosen:
         axes.plot([], [], "D", color=NEUTRAL, markeredgecolor="black", label="operating point")
     if per_hour is not None:
-        axes.axvline(per_hour, color="black", linewidth=1, linestyle="--", label=f"{per_hour:g} an hour allowed")
+        axes.axvline(per_hour, color="black", linewidth=1, linestyle="--", label=f"{per_hour:g} per hour allowed")
     _limits(axes, curves, chosen, per_hour)
-    axes.set_xlabel("false alarms an hour (hollow: none counted, drawn at half of one)")
+    axes.set_xlabel("false alarms per hour (hollow: none counted, drawn at half of one)")
     axes.set_ylabel("words missed")
     axes.grid(alpha=0.2)
     axes.legend(loc="best")
     return figure
 
 
-def trace_figure(
-    times_s: npt.NDArray[np.floating],
-    smoothed: npt.NDArray[np.floating],
-    threshold: float,
-    *,
-    truths: Sequence[Utterance],
-    alarms: Sequence[float],
-    gates: Mapping[str, npt.NDArray[np.bool_]] | None = None,
-    span_s: tuple[float, float] | None = None,
-    slack_s: float = SLACK_S,
-) -> Figure:
-    """Draw a stretch of a stream: its score and threshold, the words, the alarms, and below them what gates let pass.
+def trace_figure(trace: StreamTrace, *, span_s: tuple[float, float] | None = None, slack_s: float = SLACK_S) -> Figure:
+    """Plot a stretch of a stream: score and threshold, words, alarms, and below them what each gate passes.
 
     Args:
-        times_s: (n,), the end of each window, rising.
-        smoothed: (n,), the score that the threshold is held against.
-        truths: where the word is.
-        alarms: their times.
-        gates: by the name to show, (n,): whether this gate let the window pass.
-        span_s: from where to where to draw; all of it if None. A minute reads well.
-        slack_s: how long after its end a word may still be hit; it decides which alarms are false.
+        span_s: first and last second to show; None for all. A minute reads well.
+        slack_s: how long after its end a word may still be hit; decides which alarms are false.
     """
-    _check_trace(times_s, smoothed, gates or {})
+    times_s, smoothed, threshold, gates = trace.times_s, trace.smoothed, trace.threshold, trace.gates
     hop = float(np.median(np.diff(times_s)))
     span = (float(times_s[0]) - hop, float(times_s[-1])) if span_s is None else span_s
     if not ((times_s >= span[0]) & (times_s <= span[1])).any():
         raise DataError(
-            f"nothing from {span[0]:g} to {span[1]:g} s is there to draw: windows end between {times_s[0]:g} and "
-            f"{times_s[-1]:g} s. Choose a span among them."
+            f"no window ends between {span[0]:g} and {span[1]:g} s: expected a span within {times_s[0]:g} to "
+            f"{times_s[-1]:g} s."
         )
     heights = [3.2, 0.3 * len(gates) + 0.1] if gates else [3.2]
     figure = Figure(figsize=(10, sum(heights) + 0.9), layout="constrained")
     panels = figure.subplots(len(heights), sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     low, high = min(float(np.min(smoothed)), threshold), max(float(np.max(smoothed)), threshold)
-    panels[0].set_ylim(low - 0.05 * (high - low), high + 0.15 * (high - low))  # above: room for the marks of alarms
+    panels[0].set_ylim(low - 0.05 * (high - low), high + 0.15 * (high - low))  # room for the alarm marks at the top
     panels[0].plot(times_s, smoothed, color=NEGATIVE, linewidth=1.2, label="smoothed score")
     panels[0].axhline(threshold, color="black", linewidth=1, linestyle="--", label=f"threshold {threshold:.3g}")
-    _words_and_alarms(panels[0], truths, alarms, slack_s)
+    _plot_words_and_alarms(panels[0], trace.truths, trace.alarms, slack_s)
     panels[0].set_ylabel("log-odds of the word")
     if gates:
         _gate_bars(panels[1], times_s, gates, hop, span)
@@ -178,7 +196,7 @@ def trace_figure(
 
 
 def rate(value: float) -> str:
-    """Return a number of alarms or hours as a person reads it.
+    """Format a rate or a number of hours.
 
     >>> rate(0), rate(0.4219), rate(16.72), rate(1234.5)
     ('0', '0.42', '16.7', '1,234')
@@ -200,12 +218,12 @@ def _false_alarm_rate(metrics: DetectionMetrics, confidence: float) -> str:
     return f"{rate(metrics.false_alarms_per_hour)} ({rate(low)}–{rate(high)})"
 
 
-def _said(metrics: DetectionMetrics) -> str:
-    return f"{100 * metrics.miss_rate:.1f} % missed, {rate(metrics.false_alarms_per_hour)} an hour"
+def _summary(metrics: DetectionMetrics) -> str:
+    return f"{100 * metrics.miss_rate:.1f} % missed, {rate(metrics.false_alarms_per_hour)} per hour"
 
 
 def _place(metrics: DetectionMetrics) -> float:
-    """Return where false alarms an hour stand on a logarithmic axis."""
+    """Return the position of a false alarm rate on a logarithmic axis."""
     return max(metrics.false_alarms, 0.5) / metrics.hours
 
 
@@ -218,7 +236,7 @@ def _dots(axes: Axes, points: Sequence[OperatingPoint], color: str) -> None:
 
 
 def _best(points: Sequence[OperatingPoint]) -> tuple[list[float], list[float]]:
-    """Return the corners of the line: the fewest misses at no more than so many false alarms."""
+    """Return the corners of the line: the lowest miss rate at each number of false alarms or fewer."""
     corners: list[tuple[float, float]] = []
     for place, missed in sorted((_place(point.metrics), point.metrics.miss_rate) for point in points):
         if not corners or missed < corners[-1][1]:
@@ -243,7 +261,7 @@ def _limits(
     chosen: Mapping[str, OperatingPoint],
     per_hour: float | None,
 ) -> None:
-    """Show from the first to the last step of the lines; of the misses, what is near the chosen points."""
+    """Limit the axes to the steps of the lines, and the miss rates to those near the chosen points."""
     corners = [_best(points) for points in curves.values()]
     marked = [point.metrics for point in chosen.values()]
     places = [x for xs, _ in corners for x in xs[:-1]] + [_place(one) for one in marked]
@@ -256,18 +274,18 @@ def _limits(
     highest = max(ys[0] for _, ys in corners)
     if marked:
         highest = min(highest, 4 * max(one.miss_rate for one in marked))
-    top = min(1.0, max(highest, LEAST_SHOWN))
+    top = min(1.0, max(highest, MIN_TOP))
     axes.set_ylim(-0.03 * top, 1.04 * top)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
 
 
-def _words_and_alarms(axes: Axes, truths: Sequence[Utterance], alarms: Sequence[float], slack_s: float) -> None:
-    """Shade words, and mark alarms at the top; green where they found each other, red where not."""
-    pairs = pair(alarms, truths, slack_s=slack_s)
+def _plot_words_and_alarms(axes: Axes, truths: Sequence[Utterance], alarms: Sequence[float], slack_s: float) -> None:
+    """Shade words and mark alarms at the top: green where they match, red where they do not."""
+    pairs = match_alarms(alarms, truths, slack_s=slack_s)
     heard, right = {truth for _, truth in pairs}, {alarm for alarm, _ in pairs}
     kinds = ((True, HIT, "v", "word, hit", "alarm"), (False, FALSE, "X", "word, missed", "false alarm"))
     for good, color, mark, word, alarm in kinds:
-        high = axes.get_xaxis_transform()  # across: seconds; up: from 0 to 1, the height of the panel
+        high = axes.get_xaxis_transform()  # x in seconds, y from 0 to 1 of the panel
         spans = [(one.begin_s, one.end_s - one.begin_s) for i, one in enumerate(truths) if (i in heard) == good]
         if spans:
             axes.broken_barh(spans, (0, 1), color=color, alpha=0.25, linewidth=0, label=word, transform=high)
@@ -284,7 +302,7 @@ def _gate_bars(
     hop: float,
     span: tuple[float, float],
 ) -> None:
-    """Draw a row a gate, the first on top: dark while it lets windows pass."""
+    """Draw one row per gate, the first on top: dark where it passes windows."""
     shown = (times_s >= span[0]) & (times_s <= span[1])
     names = []
     for row, (name, passed) in enumerate(gates.items()):
@@ -295,30 +313,3 @@ def _gate_bars(
         names.append(f"{name}: {100 * np.mean(passed[shown]):.3g} % pass")
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-
-
-def _check_trace(
-    times_s: npt.NDArray[np.floating],
-    smoothed: npt.NDArray[np.floating],
-    gates: Mapping[str, npt.NDArray[np.bool_]],
-) -> None:
-    shapes = {"smoothed": np.shape(smoothed), **{name: np.shape(passed) for name, passed in gates.items()}}
-    for name, shape in shapes.items():
-        if shape != np.shape(times_s) or len(shape) != 1 or shape[0] < 2:
-            raise DataError(
-                f"{name} of shape {shape} came for times of shape {np.shape(times_s)}: give one value a window, and "
-                "at least two windows."
-            )
-
-
-def upkeep_table(costs: Mapping[str, Mapping[str, StreamCost]]) -> Table:
-    """Return what a second of sound costs each bundle, in each situation."""
-    title = "What a second of sound costs"
-    table = table_of("bundle", "sound", ">million MACs", ">ms", ">bytes crossed", "windows at each stage", title=title)
-    for name, found in costs.items():
-        for situation, cost in found.items():
-            reached = " ".join(percent(share) for share in cost.reached)
-            table.add_row(
-                name, situation, f"{cost.macs / 1e6:.2f}", f"{cost.ms:.2f}", f"{cost.crossed_bytes:,.0f}", reached
-            )
-    return table

@@ -1,4 +1,4 @@
-"""What a network says of every window of a stream, all at once: what a listener says one by one, and faster."""
+"""Score every window of a stream in batches: the same scores as a listener's, and faster."""
 
 from __future__ import annotations
 
@@ -24,42 +24,43 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class StreamScores:
-    """What a network says of each window of a stream; the stream itself, a hundred times as large, is let go.
+    """The score of every window of a stream, without the stream itself, which is a hundred times as large.
 
     Attributes:
-        truths: where the word is said in it.
-        seconds: its length.
-        times_s: their ends.
-        scores: log-odds of the word; -10 for what the gates stop.
-        stopped_at: by which gate; -1 by none.
+        truths: where the word is.
+        seconds: length of the stream.
+        times_s: (windows,), the end of each window.
+        scores: (windows,), log-odds of the word; -10 where a gate stopped the window.
+        exit_stage: (windows,), the stage at which each window ended, counted from 1.
     """
 
     truths: tuple[Utterance, ...]
     seconds: float
     times_s: npt.NDArray[np.float64]
     scores: npt.NDArray[np.float64]
-    stopped_at: npt.NDArray[np.int64]
+    exit_stage: npt.NDArray[np.int64]
 
     def scored_stream(self, detector: DetectorConfig) -> ScoredStream:
-        """Return it as thresholds are tried on it."""
+        """Return it as a stream that can be scored at any threshold."""
         return scored_stream(self.times_s, self.scores, detector, self.truths, self.seconds)
 
 
-def trace(net: GatedNetwork, stream_config: StreamConfig, stream: SyntheticStream) -> StreamScores:
-    """Judge all windows of a stream."""
+def score_stream(net: GatedNetwork, stream_config: StreamConfig, stream: SyntheticStream) -> StreamScores:
+    """Score all windows of a stream."""
     x, times_s = stream_windows(stream_config, stream.samples)
-    logits, gates = run(net, x)
-    stopped = np.full(len(x), -1)
+    logits, gate_logits = window_outputs(net, x)
+    stages = len(net.stages)
+    exit_stage = np.full(len(x), stages)
     for number, threshold in reversed(list(enumerate(net.thresholds))):
-        said = gates[number]
-        if threshold is not None and said is not None:
-            stopped[said < threshold] = number
-    scores = np.where(stopped < 0, log_odds(logits, 1), -LIMIT)
-    return StreamScores(stream.truths, stream.seconds, times_s, scores, stopped)
+        gate_logit = gate_logits[number]
+        if threshold is not None and gate_logit is not None:
+            exit_stage[gate_logit < threshold] = number + 1
+    scores = np.where(exit_stage == stages, log_odds(logits, 1), -LIMIT)
+    return StreamScores(stream.truths, stream.seconds, times_s, scores, exit_stage)
 
 
 def stream_windows(stream_config: StreamConfig, samples: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.float64]]:
-    """Return all windows of a stream, (windows, values, frames), a view; and the end of each."""
+    """Return all windows of a stream as a view (windows, values, frames), and the end of each in seconds."""
     frontend = stream_config.frontend
     assert isinstance(frontend, LogMel)
     frames = stream_config.standardised(features(samples, frontend).T)
@@ -69,24 +70,24 @@ def stream_windows(stream_config: StreamConfig, samples: npt.NDArray[Any]) -> tu
 
 
 @torch.no_grad()
-def run(net: GatedNetwork, x: Floats, block: int = 512) -> tuple[Floats, list[Floats | None]]:
-    """Return the logits of all windows, and what each gate says, whether it stops them or not."""
+def window_outputs(net: GatedNetwork, x: Floats, batch_size: int = 512) -> tuple[Floats, list[Floats | None]]:
+    """Return the class logits of all windows and each gate's logits, with all gates open."""
     net.eval()
     logits: list[Floats] = []
-    gates: list[list[Floats | None]] = []
-    for start in range(0, len(x), block):
-        out = net(torch.from_numpy(np.ascontiguousarray(x[start : start + block])))
+    gate_logits: list[list[Floats | None]] = []
+    for start in range(0, len(x), batch_size):
+        out = net(torch.from_numpy(np.ascontiguousarray(x[start : start + batch_size])))
         logits.append(out.logits.float().numpy())
-        gates.append([_passes(layer.gate, said) for layer, said in zip(net.layers, out.gates, strict=True)])
-    columns: Sequence[Any] = [*zip(*gates, strict=True)]
+        gate_logits.append([_gate_logit(layer.gate, raw) for layer, raw in zip(net.layers, out.gates, strict=True)])
+    columns: Sequence[Any] = [*zip(*gate_logits, strict=True)]
     return np.concatenate(logits), [None if column[0] is None else np.concatenate(column) for column in columns]
 
 
-def _passes(gate: Gate | None, said: torch.Tensor | None) -> Floats | None:
-    return None if gate is None or said is None else gate.gate_logit(said).float().numpy()
+def _gate_logit(gate: Gate | None, raw: torch.Tensor | None) -> Floats | None:
+    return None if gate is None or raw is None else gate.gate_logit(raw).float().numpy()
 
 
-def reached(traces: Sequence[StreamScores], stages: int) -> tuple[float, ...]:
+def reached_shares(scores: Sequence[StreamScores], stages: int) -> tuple[float, ...]:
     """Return the share of the windows that reach each stage."""
-    stopped = np.concatenate([one.stopped_at for one in traces])
-    return tuple(float(np.mean((stopped < 0) | (stopped >= number))) for number in range(stages))
+    exit_stage = np.concatenate([one.exit_stage for one in scores])
+    return tuple(float(np.mean(exit_stage >= stage)) for stage in range(1, stages + 1))

@@ -1,7 +1,7 @@
-"""Windows to learn from, cut as a stream would show them: words anywhere in the window, neighbours, noise.
+"""Draw training windows that look like those of a stream: words at any offset, with neighbours and noise.
 
-A window holds a word that is wholly in it, most of another word, noise alone, or next to nothing. Around a word there
-may be a neighbour; below it lies noise; it is said louder or softer, faster or slower. Each draw is new, from a seed.
+A window holds the whole wake word, most of another word, noise alone, or almost nothing. A word may have a neighbour
+before or after it, lies above noise, and varies in gain and speed. Windows are drawn from a seed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.datasets.progress import tracked
 from penstock.datasets.sounds import RATE_HZ
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import LogMel, features
-from penstock.wakeword.augmentation import add, db_below, noise_excerpt, scale_to_rms, spoken
+from penstock.wakeword.augmentation import change_clip, db_below, mix_in, noise_excerpt, scale_to_rms
 from penstock.wakeword.clips import Clip, ClipSet
 
 Floats = npt.NDArray[np.float32]
@@ -26,16 +26,16 @@ _BLOCK = 256  # windows whose samples are in memory at a time
 
 @dataclass(frozen=True)
 class AugmentConfig:
-    """How windows differ.
+    """How windows are drawn and varied.
 
     Attributes:
-        word, other: shares of windows with the word, and with another one; noise alone is in the rest.
-        speed: words are between so many times as fast.
-        gain_db: they are so much louder.
-        snr_db: noise lies so far below them.
-        clean: the share of words without added noise.
-        neighbour: the share of words with another one before or behind.
-        masked: the share of windows of which some bands and some frames are wiped out (SpecAugment, arXiv:1904.08779).
+        word, other: shares of windows with the wake word and with another word; the rest is noise alone.
+        speed: range of the factor by which words are sped up.
+        gain_db: range of the gain of words.
+        snr_db: range of the signal-to-noise ratio.
+        clean: share of words without added noise.
+        neighbour: share of words with another word before or after.
+        masked: share of windows with some bands and frames masked (SpecAugment, arXiv:1904.08779).
     """
 
     word: float = 0.25
@@ -50,27 +50,26 @@ class AugmentConfig:
     def __post_init__(self) -> None:
         if not (self.word > 0 and self.other > 0 and self.word + self.other < 1):
             raise DataError(
-                f"shares of {self.word:g} and {self.other:g} came: windows with the word, with others, and with noise "
-                "alone are each more than 0."
+                f"word and other must be more than 0 and sum to less than 1, got {self.word:g} and {self.other:g}."
             )
 
 
-def class_names(of: ClipSet, word: str) -> tuple[str, ...]:
-    """Return the classes that a network learns: noise, the word, and each other word."""
-    return ("background", word, *of.without(word))
+def wakeword_classes(clips: ClipSet, word: str) -> tuple[str, ...]:
+    """Return the classes of a wake-word network: background, the word, and each other word."""
+    return ("background", word, *clips.other_words(word))
 
 
-def windows(
-    of: ClipSet,
+def draw_windows(
+    clips: ClipSet,
     word: str,
     count: int,
     *,
     frontend: LogMel,
     frames: int,
-    variety: AugmentConfig = AugmentConfig(),
+    augment: AugmentConfig = AugmentConfig(),
     seed: int = 0,
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Draw windows, and compute their features.
+    """Draw windows and compute their features.
 
     Returns:
         x: (count, values, frames), not standardised; y: (count,), the class of each.
@@ -78,19 +77,19 @@ def windows(
     rng = np.random.default_rng(seed)
     x = np.empty((count, frontend.values, frames), np.float32)
     y = np.empty(count, np.int64)
-    draw = Drawing(of, word, variety, frontend.samples(frames), rng)
+    sampler = WindowSampler(clips, word, augment, frontend.samples(frames), rng)
     for start in tracked(range(0, count, _BLOCK), "drawing windows"):
-        some = [draw.window() for _ in range(start, min(count, start + _BLOCK))]
-        x[start : start + _BLOCK] = features(np.stack([samples for samples, _ in some]), frontend, rate_hz=RATE_HZ)
+        block = [sampler.draw() for _ in range(start, min(count, start + _BLOCK))]
+        x[start : start + _BLOCK] = features(np.stack([samples for samples, _ in block]), frontend, rate_hz=RATE_HZ)
         for window in x[start : start + _BLOCK]:
-            if rng.random() < variety.masked:
-                _wipe(window, rng)
-        y[start : start + _BLOCK] = [label for _, label in some]
+            if rng.random() < augment.masked:
+                _mask(window, rng)
+        y[start : start + _BLOCK] = [label for _, label in block]
     return x, y
 
 
-def _wipe(window: Floats, rng: np.random.Generator) -> None:
-    """Put the window's mean in place of up to two stretches of bands and two of frames, each up to a sixth."""
+def _mask(window: Floats, rng: np.random.Generator) -> None:
+    """Replace up to two ranges of bands and two of frames, each at most a sixth, with the window's mean."""
     mean = window.mean()
     for view in (window, window.T):
         for _ in range(2):
@@ -99,63 +98,65 @@ def _wipe(window: Floats, rng: np.random.Generator) -> None:
             view[first : first + width] = mean
 
 
-class Drawing:
+class WindowSampler:
     """Draws windows of samples, each with its class."""
 
-    def __init__(self, of: ClipSet, word: str, variety: AugmentConfig, length: int, rng: np.random.Generator):
-        self.of, self.variety, self.length, self.rng = of, variety, length, rng
-        self.names = class_names(of, word)
-        self._others = [(label, clip) for label, name in enumerate(self.names) if label > 1 for clip in of.words[name]]
-        self._words: Sequence[Clip] = of.words[word]
+    def __init__(self, clips: ClipSet, word: str, augment: AugmentConfig, length: int, rng: np.random.Generator):
+        self.clips, self.augment, self.length, self.rng = clips, augment, length, rng
+        self.names = wakeword_classes(clips, word)
+        self._others = [
+            (label, clip) for label, name in enumerate(self.names) if label > 1 for clip in clips.words[name]
+        ]
+        self._words: Sequence[Clip] = clips.words[word]
 
-    def window(self) -> tuple[Floats, int]:
-        """Draw one: (length,) between -1 and 1."""
-        rng, variety = self.rng, self.variety
+    def draw(self) -> tuple[Floats, int]:
+        """Draw one window: (length,) between -1 and 1, and its class."""
+        rng, augment = self.rng, self.augment
         kind = rng.random()
-        sound = np.zeros(self.length, np.float32)
-        if kind >= variety.word + variety.other:
-            self._noise(sound)
-            return np.clip(sound, -1, 1), 0
-        if kind < variety.word:
-            label, clip, inside = 1, self._words[int(rng.integers(len(self._words)))], 1.0
+        window = np.zeros(self.length, np.float32)
+        if kind >= augment.word + augment.other:
+            self._add_noise_alone(window)
+            return np.clip(window, -1, 1), 0
+        if kind < augment.word:
+            label, clip, visible = 1, self._words[int(rng.integers(len(self._words)))], 1.0
         else:
             label, clip = self._others[int(rng.integers(len(self._others)))]
-            inside = 0.6
-        gain_db = rng.uniform(*variety.gain_db)
-        samples, begin, end = spoken(clip, gain_db=gain_db, speed=rng.uniform(*variety.speed))
-        at = self._place(begin, end, inside)
-        add(sound, samples, at)
-        if rng.random() < variety.neighbour:
-            self._neighbour(sound, at + begin, at + end, gain_db)
-        if rng.random() >= variety.clean:
-            level = db_below(clip.loudness * 10 ** (gain_db / 20), rng.uniform(*variety.snr_db))
-            sound += scale_to_rms(self._stretch(), level)
-        return np.clip(sound, -1, 1), label
+            visible = 0.6
+        gain_db = rng.uniform(*augment.gain_db)
+        samples, begin, end = change_clip(clip, gain_db=gain_db, speed=rng.uniform(*augment.speed))
+        at = self._offset(begin, end, visible)
+        mix_in(window, samples, at)
+        if rng.random() < augment.neighbour:
+            self._add_neighbour(window, at + begin, at + end, gain_db)
+        if rng.random() >= augment.clean:
+            level = db_below(clip.loudness * 10 ** (gain_db / 20), rng.uniform(*augment.snr_db))
+            window += scale_to_rms(self._draw_noise(), level)
+        return np.clip(window, -1, 1), label
 
-    def _place(self, begin: int, end: int, inside: float) -> int:
-        """Return where the clip begins, so that this share of its word lies in the window."""
-        outside = (1 - inside) * (end - begin)
+    def _offset(self, begin: int, end: int, visible: float) -> int:
+        """Return where the clip starts so that at least this share of its word lies in the window."""
+        outside = (1 - visible) * (end - begin)
         first, last = -begin - outside, self.length - end + outside
-        if first > last:  # longer than the window: show about the middle
+        if first > last:  # longer than the window: centre it
             first = last = (first + last) / 2
         return round(self.rng.uniform(first, last))
 
-    def _neighbour(self, sound: Floats, begin: int, end: int, gain_db: float) -> None:
-        """Add another word before or behind, some way off, as far as the window shows it."""
+    def _add_neighbour(self, window: Floats, begin: int, end: int, gain_db: float) -> None:
+        """Add another word before or after this one, as far as it falls inside the window."""
         _, clip = self._others[int(self.rng.integers(len(self._others)))]
-        samples, first, last = spoken(clip, gain_db=gain_db + self.rng.uniform(-6, 6))
+        samples, first, last = change_clip(clip, gain_db=gain_db + self.rng.uniform(-6, 6))
         gap = round(self.rng.uniform(0.05, 0.6) * RATE_HZ)
         at = begin - gap - last if self.rng.random() < 0.5 else end + gap - first
-        keep = samples.copy()
-        keep[:first], keep[last:] = 0, 0  # its own room would lie over the word
-        add(sound, keep, at)
+        word_only = samples.copy()
+        word_only[:first], word_only[last:] = 0, 0  # the rest of its clip would overlap the word
+        mix_in(window, word_only, at)
 
-    def _noise(self, sound: Floats) -> None:
-        """Fill with noise of any level, or with nothing at all."""
+    def _add_noise_alone(self, window: Floats) -> None:
+        """Add noise of any level, or nothing at all."""
         if self.rng.random() < 0.05:
             return
-        sound += scale_to_rms(self._stretch(), 10 ** self.rng.uniform(-4.5, -0.6))
+        window += scale_to_rms(self._draw_noise(), 10 ** self.rng.uniform(-4.5, -0.6))
 
-    def _stretch(self) -> Floats:
-        noises = self.of.noises
+    def _draw_noise(self) -> Floats:
+        noises = self.clips.noises
         return noise_excerpt(noises[int(self.rng.integers(len(noises)))], self.length, self.rng)

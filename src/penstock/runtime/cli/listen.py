@@ -74,7 +74,7 @@ def listen(arguments: Sequence[str]) -> None:
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = parser_of(listen, "penstock listen bundle/ evening.wav")
     parser.add_argument(
-        "bundle", type=Path, help="a bundle that says how it listens; penstock train wakeword makes one"
+        "bundle", type=Path, help="a bundle that says how it listens; penstock wakeword train makes one"
     )
     parser.add_argument(
         "recording",

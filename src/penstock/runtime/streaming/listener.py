@@ -298,7 +298,7 @@ def stream_config_of(manifest: Manifest) -> StreamConfig:
     if manifest.stream_config is None:
         raise BundleError(
             "this bundle does not say how it listens: it was exported for samples that are given one by one (penstock "
-            "run). Export it with a hearing, as penstock train wakeword does."
+            "run). Export it with a hearing, as penstock wakeword train does."
         )
     return manifest.stream_config
 

@@ -1,0 +1,200 @@
+"""`penstock train`: gate a network and train it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+import typer
+from rich.console import Console
+
+from penstock.cli.arguments import DataName, ModelName, load_data, load_model, parse_cuts, parse_labels
+from penstock.cli.show import AsJson, line, show
+from penstock.datasets.loading import batches, class_counts
+from penstock.errors import StorageError
+from penstock.gating import checkpoint, surgery
+from penstock.gating.layers.config import GateInput, Granularity, LayerConfig, MaskKind, Parts
+from penstock.gating.objective import Objective
+from penstock.gating.tables import network_table
+from penstock.training.config import OptimizerConfig
+
+GATES, LAYERS, OBJECTIVE, TRAINING = "Gates", "Layer", "Objective", "Training"
+
+
+def train_command(
+    model: ModelName,
+    data: DataName,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the gated network to.", metavar="FILE")],
+    at: Annotated[
+        str,
+        typer.Option(
+            help="Depths (0.4 or 0.2,0.4,0.6), or a number of gates spread evenly (3).",
+            metavar="DEPTHS",
+            rich_help_panel=GATES,
+        ),
+    ] = "0.4",
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Module to cut after, instead of --at; may be repeated.",
+            metavar="NAME",
+            show_default=False,
+            rich_help_panel=GATES,
+        ),
+    ] = None,
+    positives: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Classes that pass the gates, by number or name: 1,3. Repeat for one set per gate. Default: all but "
+            "the background.",
+            metavar="CLASSES",
+            show_default=False,
+            rich_help_panel=GATES,
+        ),
+    ] = None,
+    background: Annotated[
+        int, typer.Option(help="Class of the negatives.", metavar="CLASS", rich_help_panel=GATES)
+    ] = 0,
+    parts: Annotated[
+        Parts,
+        typer.Option(
+            help="both; gate: stop samples only; compression: mask features only.",
+            metavar="PARTS",
+            rich_help_panel=LAYERS,
+        ),
+    ] = "both",
+    granularity: Annotated[
+        Granularity,
+        typer.Option(
+            help="What one mask dimension covers. element: one value, for inputs of a fixed size; channel: the first "
+            "axis, for images and series; feature: the last axis, for tokens.",
+            metavar="UNIT",
+            rich_help_panel=LAYERS,
+        ),
+    ] = "element",
+    mask: Annotated[
+        MaskKind,
+        typer.Option(
+            help="How masks become binary in training. thresholded: as in the paper; drawn: at random for each "
+            "sample, which reduces overfitting (try it with --p 1 and more epochs).",
+            metavar="MASK",
+            rich_help_panel=LAYERS,
+        ),
+    ] = "thresholded",
+    gate_input: Annotated[
+        GateInput,
+        typer.Option(
+            help="What a gate reads. kept: the mean of each kept channel or feature; all: every value of those, for "
+            "inputs of a fixed size.",
+            metavar="INPUT",
+            rich_help_panel=LAYERS,
+        ),
+    ] = "kept",
+    gate_width: Annotated[int, typer.Option(help="Hidden units of a gate.", metavar="N", rich_help_panel=LAYERS)] = 16,
+    class_loss_weight: Annotated[
+        float,
+        typer.Option(
+            help="Weight of a class loss at the gate, such as 0.3; 0: the paper's gate.",
+            metavar="WEIGHT",
+            rich_help_panel=LAYERS,
+        ),
+    ] = 0.0,
+    alpha: Annotated[
+        float,
+        typer.Option(help="Weight of early stopping, from 0 to below 1.", metavar="WEIGHT", rich_help_panel=OBJECTIVE),
+    ] = 0.5,
+    beta: Annotated[
+        float,
+        typer.Option(
+            help="Weight of compression, 0 or more; higher: fewer values sent.",
+            metavar="WEIGHT",
+            rich_help_panel=OBJECTIVE,
+        ),
+    ] = 0.55,
+    p: Annotated[
+        float,
+        typer.Option(help="Exponent of the transmission cost L_p.", metavar="P", rich_help_panel=OBJECTIVE),
+    ] = 2.0,
+    balance: Annotated[
+        bool,
+        typer.Option(
+            "--balance", help="Weight classes by their frequency: for 1:9 or 1:99.", rich_help_panel=OBJECTIVE
+        ),
+    ] = False,
+    epochs: Annotated[
+        int, typer.Option(help="Passes over the training data.", metavar="N", rich_help_panel=TRAINING)
+    ] = 20,
+    batch_size: Annotated[int, typer.Option(help="Samples per step.", metavar="N", rich_help_panel=TRAINING)] = 256,
+    rate: Annotated[
+        float,
+        typer.Option(help="Adam's learning rate; the peak, with a schedule.", metavar="RATE", rich_help_panel=TRAINING),
+    ] = 0.01,
+    schedule: Annotated[
+        Literal["one-cycle", "rise-and-fall", "cosine", "constant"],
+        typer.Option(help="one-cycle, rise-and-fall, cosine or constant.", metavar="NAME", rich_help_panel=TRAINING),
+    ] = "one-cycle",
+    seed: Annotated[int, typer.Option(help="Random seed.", metavar="N", rich_help_panel=TRAINING)] = 0,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for logs and checkpoints; run the same command again to resume.",
+            metavar="FOLDER",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Gate a network, train it jointly with its gates and masks, and write it to a file.
+
+    Example: `penstock train -m mine:network -d mine:data -o net.safetensors`
+    """
+    from penstock.training.fit import fit  # Lightning takes a second to import
+
+    if out.is_dir():
+        raise StorageError(f"{out} is a folder; expected the name of a file.")
+    splits = load_data(data)
+    torch.manual_seed(seed)  # before the network draws its weights
+    network = load_model(model)
+    example, _ = next(batches(splits["train"], batch_size=2))
+    net = surgery.gate(
+        network,
+        example,
+        after or parse_cuts(at),
+        layer=LayerConfig(parts, granularity, mask, gate_width, gate_input, class_loss_weight),
+        positives=_positives(positives, splits.get("class_names")),
+        background=background,
+    )
+    objective = Objective(
+        alpha=alpha, beta=beta, p=p, class_counts=class_counts(splits["train"], net.plan.classes) if balance else None
+    )
+    if not as_json:
+        Console().print(network_table(net))
+    history = fit(
+        net,
+        splits["train"],
+        splits.get("validation"),
+        objective=objective,
+        epochs=epochs,
+        batch_size=batch_size,
+        optimizer=OptimizerConfig(rate, schedule),
+        seed=seed,
+        folder=folder,
+        progress=not as_json,
+    )
+    checkpoint.save(net, out)
+    show(
+        as_json,
+        {"out": str(out), "epochs": history.epochs, "warnings": history.warnings},
+        network_table(net),
+        line(f"Written: {out}"),
+    )
+
+
+def _positives(positives: list[str] | None, names: Sequence[str] | None) -> list[int] | list[list[int]] | None:
+    """Return Ω as `gate` takes it: one set for all gates, or one per gate."""
+    if not positives:
+        return None
+    labels = parse_labels(positives, names)
+    return labels[0] if len(labels) == 1 else labels
