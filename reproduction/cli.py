@@ -49,7 +49,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="TASK",
-            help="Run on this task instead of the experiment's own tasks; may be repeated. With `all`: skip the others.",
+            help="Run on this task instead of the experiment's own; may be repeated. With `all`: skip the others.",
         ),
     ] = None,
     profile: Profile = "lite",

@@ -1,4 +1,4 @@
-"""Carry out the runs of an experiment: those that nobody has done yet, with progress and the time left."""
+"""Execute the runs of an experiment: compute the missing ones, with a progress bar and the time left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reproduction.experiments.runner import Runner
 from reproduction.experiments.runs import Run
 
 PATIENCE_S = 5.0
-"""Between two looks at runs that another process computes."""
+"""Seconds between two checks of runs that another process computes."""
 
 
 def execute_runs(
@@ -29,18 +29,18 @@ def execute_runs(
     test: bool = True,
     wait: Callable[[float], None] = time.sleep,
 ) -> list[dict[str, Any]]:
-    """Return the results of all runs, in their order; compute those that are missing.
+    """Return the results of all runs in order; compute those that are missing.
 
-    Several processes may do this at once, on the same results: each takes runs that no other has begun, and waits at
-    the end until all are there.
+    Several processes may work on the same results folder: each takes runs that no other has started, and finally waits
+    for the others.
 
     Args:
         progress: show progress and the time left.
         test: measure on test data too; a sweep does not.
-        wait: for other processes.
+        wait: sleeps while other processes compute.
 
     Raises:
-        TrainingError: when trainings failed; all others are done by then.
+        TrainingError: some trainings failed; all other runs are finished.
     """
     unique = list(dict.fromkeys(runs))
     results: dict[Run, dict[str, Any]] = {}
@@ -49,8 +49,8 @@ def execute_runs(
     with _bar(progress) as bar:
         task = bar.add_task("", total=len(unique), now="", left="")
         for first in _to_look_for(runner, unique, test):
-            bar.update(task, now=f"looking for the data of {first.task}")
-            runner.splits(first)  # better now than after hours
+            bar.update(task, now=f"loading the data of {first.task}")
+            runner.splits(first)  # missing data is reported now rather than after hours
         while missing := [run for run in unique if run not in results and run not in failed]:
             before = len(results) + len(failed)
             for run in missing:
@@ -59,7 +59,7 @@ def execute_runs(
                 fresh = run.result(runner.results, tested=test) is None
                 try:
                     result = runner.execute(run, test=test)
-                except TrainingError as error:  # the others are not to wait for it
+                except TrainingError as error:  # the other runs go on
                     failed[run] = error
                     continue
                 if result is None:
@@ -74,24 +74,24 @@ def execute_runs(
     if failed:
         reasons = "; ".join(f"{_title(run)}: {error}" for run, error in failed.items())
         raise TrainingError(
-            f"{len(failed)} of {len(unique)} runs failed, and the others are done. Started again, the command tries "
-            f"them anew. {reasons}"
+            f"{len(failed)} of {len(unique)} runs failed; the others are finished. Run the command again to retry. "
+            f"{reasons}"
         )
     return [results[run] for run in runs]
 
 
 @dataclass
 class Clock:
-    """How long runs took, and how long the rest will."""
+    """Estimate the time left from the duration of earlier runs."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def note(self, run: Run, seconds: float) -> None:
-        """Remember a run."""
+        """Record the duration of a run."""
         self.seconds[run.task].append(seconds)
 
     def left(self, runs: Sequence[Run]) -> str:
-        """Return the time that these runs will take, from the runs of their own task or else of all.
+        """Return the estimated time for these runs, from runs of the same task if there are any.
 
         >>> clock = Clock(); clock.left([])
         ''
@@ -105,7 +105,7 @@ class Clock:
 
 
 def _to_look_for(runner: Runner, runs: Sequence[Run], test: bool) -> list[Run]:
-    """Return one run of each task whose data is needed, or was given: a wrong folder is to be noticed."""
+    """Return one run per task whose data is needed or was passed, so that a wrong folder is noticed."""
     needed = [run for run in runs if runner.data_folder(run) or run.result(runner.results, tested=test) is None]
     return list({run.task: run for run in reversed(needed)}.values())
 

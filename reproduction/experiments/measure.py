@@ -45,9 +45,10 @@ class OperatingPoints(NamedTuple):
 
     Attributes:
         points: thresholds by the name of the operating point. "even" is a probability of ½ at each gate (for an exit,
-            half of the highest entropy); "accurate" stops as much as it can while the accuracy stays within `ACCURACY_TOLERANCE` of
-            the best that any threshold gives; "lost 0.01" loses 1 % of the positives in the whole cascade.
-        incremental: of the first gate, of the first two, and so on: how they share what may be lost.
+            half of the highest entropy); "accurate" stops as much as it can while the accuracy stays within
+            `ACCURACY_TOLERANCE` of the best that any threshold gives; "lost 0.01" loses 1 % of the
+            positives in the whole cascade.
+        incremental: threshold paths of the first gate, of the first two gates, and so on.
     """
 
     points: dict[str, Thresholds]

@@ -1,8 +1,8 @@
-"""All of the paper's results as lists of runs.
+"""All results of the paper as lists of runs.
 
-Several results share runs (the single gate at 40 % of table 1 is a point of the figure of positions); a run is
-computed once. The paper's α and β stand in until a sweep on validation data has chosen others (`sweep.select_weights`): the
-scale of its transmission cost is not known.
+Experiments share runs (the single gate at 40 % depth of table 1 is a point of the figure of positions); a run is
+computed once. The paper's α and β are used until a sweep on validation data has selected others
+(`sweep.select_weights`), because the scale of the paper's transmission cost is not known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reproduction.experiments.tasks import TASKS, Budget
 from reproduction.sweep.selected_weights import LossWeights
 
 PUBLIC_TASKS = ("fashion-mnist", "cifar10", "speech-commands", "wake-word")
-"""The tasks whose data anybody can have; the paper's others need an account or a form."""
+"""Tasks with freely available data; the paper's others need an account or a form."""
 
 
 PAPER_WEIGHTS = {
@@ -34,7 +34,7 @@ PAPER_WEIGHTS = {
 
 
 def task_weights(results: Path, profile: str, task: str) -> LossWeights:
-    """Return the α and β that a sweep chose on validation data, or the paper's own where there was none."""
+    """Return the α and β selected by a sweep on validation data, or else the paper's."""
     return LossWeights.load(results, profile, task) or PAPER_WEIGHTS[task]
 
 
@@ -45,7 +45,7 @@ class Experiment:
     Attributes:
         name: as `python -m reproduction run` takes it.
         title: what it shows.
-        tasks: what it is run on.
+        tasks: the tasks it is run on.
     """
 
     name: str
@@ -53,20 +53,20 @@ class Experiment:
     tasks: tuple[str, ...]
 
     def methods(self, weights: LossWeights, profile: str, task: str) -> list[Method]:
-        """Return what is compared, given α and β."""
+        """Return the methods that are compared, given α and β."""
         return _METHODS[self.name](weights, GRIDS[profile], TASKS[task].budget(profile))
 
     def runs(self, profile: str, tasks: Sequence[str] | None = None, *, results: Path) -> list[Run]:
-        """Return its runs: seed by seed, so that a broken experiment has whole comparisons of fewer seeds.
+        """Return the runs, seed by seed, so that an interrupted experiment has complete comparisons of fewer seeds.
 
         Args:
-            tasks: instead of its own.
-            results: the folder where sweeps leave the α and β that they chose.
+            tasks: replace the experiment's own tasks.
+            results: folder in which sweeps write the α and β they select.
         """
         chosen = self.tasks if tasks is None else tuple(tasks)
         unknown = sorted(set(chosen) - set(TASKS))
         if unknown:
-            raise DataError(f"there is no task {', '.join(unknown)}; known are {', '.join(TASKS)}.")
+            raise DataError(f"unknown task {', '.join(unknown)}: choose from {', '.join(TASKS)}.")
         budgets = {task: TASKS[task].budget(profile) for task in chosen}
         return [
             Run(task, method, seed, profile)
@@ -89,22 +89,22 @@ def table1(weights: LossWeights) -> list[Method]:
 
 
 def positions(weights: LossWeights) -> list[Method]:
-    """Return a single layer behind each of the eight blocks."""
+    """Return networks with a single layer, after each of the eight blocks."""
     return [GC(*weights.trade_off, blocks=(block,)) for block in range(1, DEPTH + 1)]
 
 
 def counts(weights: LossWeights, grid: Grid) -> list[Method]:
-    """Return one to eight layers, spread evenly."""
+    """Return networks with one to eight evenly spaced layers."""
     return [GC(*weights.trade_off, blocks=spread(count)) for count in grid.counts]
 
 
 def gate_every_block(weights: LossWeights) -> Method:
-    """Return a network with a layer behind each of the eight blocks."""
+    """Return the network with a layer after each of the eight blocks."""
     return GC(*weights.trade_off, blocks=spread(DEPTH))
 
 
 def spread(count: int) -> tuple[int, ...]:
-    """Return the blocks behind which so many layers stand, evenly.
+    """Return the blocks that ``count`` evenly spaced layers follow.
 
     >>> spread(4), spread(1), spread(8)
     ((2, 4, 6, 8), (4,), (1, 2, 3, 4, 5, 6, 7, 8))
@@ -114,13 +114,13 @@ def spread(count: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Grid:
-    """What the figures vary.
+    """The values that the figures vary.
 
     Attributes:
-        counts: of layers.
-        alphas, betas: weights of a gate and of a compression.
-        gate_inputs: the blocks that a gate reads; 0 is the raw input.
-        dropouts: rates of the control.
+        counts: numbers of layers.
+        alphas, betas: weights of the gate and of the compression.
+        gate_inputs: blocks that the gate reads; 0 is the raw input.
+        dropouts: dropout rates of the control.
     """
 
     counts: tuple[int, ...]
@@ -144,11 +144,11 @@ GRIDS = {
         gate_inputs=(0, 2, 4, 6),
     ),
 }
-"""By profile; of the lite one so many points as show a direction, since each is trained several times."""
+"""By profile; the lite grid has just enough points to show a trend."""
 
 
 def turns(epochs: int) -> list[int]:
-    """Return lengths of a turn that give gate and network as many turns each.
+    """Return turn lengths that give gate and network the same number of turns.
 
     >>> turns(24), turns(200)
     ([1, 6], [1, 10, 50, 100])

@@ -1,11 +1,11 @@
-"""Where runs are computed: trained, measured, and kept as results.
+"""Compute runs: train, measure, and write the result.
 
-A result that is there is never computed again, and a run that was broken goes on from its last epoch. Several processes
-share the work: each run is locked while somebody computes it, by a file beside the results, and the lock dies with its
-process.
+A finished run is never computed again, and an interrupted one resumes from its last epoch. Several processes can share
+the work: each run is locked while it is computed, by a file in the results folder that is released when its process
+ends.
 
-A sweep asks for validation data alone. The weights then wait in the work folder, so that a table that chooses this run
-later tests it without training it again.
+A sweep measures on validation data only. The weights then stay in the work folder, so that the run can be tested later
+without training it again.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from reproduction.experiments.runs import FORMAT, Run, check_same_data, describe
 from reproduction.experiments.tasks import TASKS, Task
 
 LOCKS = ".locks"
-"""The folder among the results that says which runs are being computed."""
+"""Folder of lock files in the results folder."""
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Where results, data and half-done runs are.
+    """Computes runs, given the folders of results, data and checkpoints.
 
     Attributes:
-        results: a folder of result files; processes and machines that share the work share it.
+        results: folder of result files; processes and machines that share the work share it.
         data: the folder of a problem's data, by its name; where none is given, it is looked for. The wake word's is
             that of the ten words.
-        work: a folder for the weights of runs that are under way, or not tested yet.
-        machine: what runs are trained on.
+        work: folder for checkpoints of runs that are not finished.
+        hardware: what to train on.
     """
 
     results: Path
@@ -61,36 +61,36 @@ class Runner:
     def __post_init__(self) -> None:
         unknown = sorted(set(dict(self.data)) - set(TASKS))
         if unknown:
-            raise DataError(f"there is no task {', '.join(unknown)} to give data for; known are {', '.join(TASKS)}.")
+            raise DataError(f"unknown task in data: {', '.join(unknown)}. Choose from {', '.join(TASKS)}.")
 
     def data_folder(self, run: Run) -> Path | None:
-        """Return the folder that was given for a run's data, if any."""
+        """Return the data folder passed for a run's task, if any."""
         folders = dict(self.data)
         return folders.get(run.task, folders.get(TASKS[run.task].same_data_as))
 
     def splits(self, run: Run) -> Splits:
-        """Return a run's data, which must be that of the results that are there; read once."""
+        """Return a run's data, read once, after checking that existing results come from the same data."""
         data = _read(run.task, self.data_folder(run), run.profile)
         check_same_data(self.results, run.profile, run.task, label_checksums(data))
         return data
 
     def execute(self, run: Run, *, test: bool = True) -> dict[str, Any] | None:
-        """Return a run's result, computing it if nobody has; None while somebody else computes it.
+        """Return a run's result, computing it if necessary; None while another process computes it.
 
         Args:
-            test: measure on test data too; without it a result may have validation data alone.
+            test: measure on test data too.
         """
         known = run.result(self.results, tested=test)
         if known is not None:
             return known
         with try_lock(self.results / LOCKS / f"{run.key}.lock") as mine:
-            known = run.result(self.results, tested=test)  # somebody may just have finished it
+            known = run.result(self.results, tested=test)  # another process may just have finished it
             if known is not None or not mine:
                 return known
             weights = self.work / run.key
             result = compute(run, self.splits(run), weights, hardware=self.hardware, test=test)
             before = run.result(self.results, tested=False)
-            if before is not None:  # it was trained then, and only tested now
+            if before is not None:  # trained earlier, only tested now
                 result["seconds"] = before["seconds"]
             write_atomically(self.results / f"{run.key}.json", (json.dumps(result, indent=1) + "\n").encode())
             if test:
@@ -101,11 +101,11 @@ class Runner:
 def compute(
     run: Run, data: Splits, weights: Path | None = None, *, hardware: Hardware = Hardware(), test: bool = True
 ) -> dict[str, Any]:
-    """Train and measure: on validation data, where choices are made, and on test data, where they are not.
+    """Train and measure. All choices are made on validation data.
 
     Args:
-        weights: a folder for checkpoints. A training that was broken goes on from there, a finished one is read.
-        machine: what it is trained on.
+        weights: folder for checkpoints. An interrupted training resumes from it, a finished one is loaded.
+        hardware: what to train on.
         test: measure on test data too.
     """
     task = TASKS[run.task]
@@ -113,7 +113,7 @@ def compute(
     began = time.perf_counter()
     net = build(run, data)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CollapseWarning)  # they stand in the result
+        warnings.simplefilter("ignore", CollapseWarning)  # recorded in the result
         warned = run.method.train(
             net,
             data.train,
@@ -146,7 +146,7 @@ def compute(
 
 
 def build(run: Run, data: Splits) -> GatedNetwork:
-    """Return the network of a run, before its training."""
+    """Return the untrained network of a run."""
     task: Task = TASKS[run.task]
     torch.manual_seed(run.seed)
     example = _example(data)
@@ -156,7 +156,7 @@ def build(run: Run, data: Splits) -> GatedNetwork:
 
 
 def label_checksums(data: Splits) -> dict[str, str]:
-    """Return a checksum of the labels of each part: whatever machine reads it, the same data has the same ones."""
+    """Return a checksum of the labels of each split, the same on every machine."""
     parts = {"train": data.train, "validation": data.validation, "test": data.test}
     return {
         name: hashlib.sha256(labels(part).to(torch.int64).numpy().tobytes()).hexdigest()[:16]
@@ -167,15 +167,15 @@ def label_checksums(data: Splits) -> dict[str, str]:
 
 def _layer(net: GatedNetwork, i: int) -> dict[str, Any]:
     layer = net.layers[i]
-    made: dict[str, Any] = {"at": net.plan.at[i], "feature": list(layer.feature), "density": layer.density}
+    description: dict[str, Any] = {"at": net.plan.at[i], "feature": list(layer.feature), "density": layer.density}
     if layer.compression is not None:
         phi = layer.compression.phi.detach().clamp(0, 1)
-        made["phi_histogram"] = torch.histc(phi, bins=40, min=0, max=1).int().tolist()
-    return made
+        description["phi_histogram"] = torch.histc(phi, bins=40, min=0, max=1).int().tolist()
+    return description
 
 
 def _sparsity(net: GatedNetwork) -> float:
-    """Return the share of the values at the compressed cuts that are not sent; 0 where nothing is compressed."""
+    """Return the share of values dropped at the compressed cuts; 0 without compression."""
     layers = [layer for layer in net.layers if layer.compression is not None]
     values = sum(layer.transmitted_values for layer in layers)
     return 1 - values / sum(prod(layer.feature) for layer in layers) if layers else 0.0

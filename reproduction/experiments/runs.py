@@ -1,7 +1,7 @@
-"""One run: a task, a method and a seed, trained and measured once; its result is one JSON file.
+"""One run: a task, a method and a seed, trained and measured once. Its result is one JSON file.
 
-A result has what was measured on validation data, where choices are made. What was measured on test data joins it when
-a table or a figure asks for it; a sweep never does.
+A result holds measurements on validation data, where choices are made. Measurements on test data are added when a
+table or a figure needs them; a sweep never does.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from reproduction.experiments.tasks import TASKS
 
 FORMAT = 1
 NEEDED = ("run", "seconds", "trained_on", "layers", "activation_sparsity", "validation")
-"""What every result has."""
+"""Keys that every result has."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is computed once.
+    """A training with its measurements, computed once.
 
     Attributes:
-        task: the name of a task.
+        task: name in `TASKS`.
         method: what is trained.
-        seed: of the weights and of the order of the samples.
+        seed: seed of the initial weights and the order of the samples.
         profile: "paper" or "lite".
     """
 
@@ -39,15 +39,15 @@ class Run:
 
     @property
     def key(self) -> str:
-        """The path of its result, without the ending."""
+        """Path of the result file in the results folder, without the suffix."""
         return f"{self.profile}/{self.task}/{method_key(self.method)}/seed-{self.seed}"
 
     def result(self, folder: Path, *, tested: bool = True) -> dict[str, Any] | None:
-        """Return its result, or None if there is none yet.
+        """Return the result, or None if the run is not finished.
 
         Args:
-            folder: of the results.
-            tested: a result that was not measured on test data yet is none.
+            folder: the results folder.
+            tested: ignore results without measurements on test data.
         """
         file = folder / f"{self.key}.json"
         if not file.exists():
@@ -56,14 +56,17 @@ class Run:
         asked = describe(self)
         if differences := list(_differences(found["run"], asked)):
             raise DataError(
-                f"{file} was computed with {', '.join(differences)}: move it away, or give another folder for the "
-                "results."
+                f"{file} was computed with other settings: {', '.join(differences)}. Move it away or use another "
+                "results folder."
             )
         return found if "test" in found or not tested else None
 
 
 def describe(run: Run) -> dict[str, Any]:
-    """Return all that makes a run, as it reads in JSON; how many seeds others have does not."""
+    """Return everything that determines a run, as JSON values.
+
+    The keys are those of existing result files: renaming one would invalidate them.
+    """
     budget = asdict(TASKS[run.task].budget(run.profile))
     values = {
         "problem": run.task,
@@ -77,56 +80,54 @@ def describe(run: Run) -> dict[str, Any]:
 
 
 def read_result(file: Path) -> dict[str, Any]:
-    """Read a result.
+    """Read a result file.
 
     Raises:
-        DataError: when it is none, or of a newer format.
+        DataError: the file is no valid result, or of a newer format.
     """
     try:
         found: dict[str, Any] = json.loads(file.read_text())
         newer = found["format"] > FORMAT
         missing = [name for name in NEEDED if name not in found]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file} is not a result ({error!r}): delete it, and the run is computed again.") from error
+        raise DataError(f"{file} is not a valid result ({error!r}): delete it to compute the run again.") from error
     if newer:
-        raise DataError(
-            f"{file} is a result in format {found['format']}, and this Penstock reads up to {FORMAT}: update it."
-        )
+        raise DataError(f"{file} has format {found['format']}, expected at most {FORMAT}: update Penstock.")
     if missing:
         raise DataError(
-            f"{file} is not a result (it lacks {', '.join(missing)}): delete it, and the run is computed again."
+            f"{file} is not a valid result (missing {', '.join(missing)}): delete it to compute the run again."
         )
     return found
 
 
 def check_same_data(results: Path, profile: str, task: str, labels: Mapping[str, str] | None = None) -> None:
-    """See that all results of a task were made from the same data, and from this one if it is given.
+    """Check that all results of a task come from the same data, and from the given data.
 
     Args:
-        labels: a checksum of the labels of each part, as `runner.label_checksums` makes them.
+        labels: checksums of the labels of each split, from `runner.label_checksums`.
 
     Raises:
-        DataError: when they were not; means over them would mean nothing.
+        DataError: they come from different data, so that they cannot be averaged.
     """
-    known, whose = labels, "the data at hand"
+    known, whose = labels, "the given data"
     for file in sorted((results / profile / task).glob("*/seed-*.json")):
-        made_from = read_result(file).get("labels")  # results of the first days do not say
+        made_from = read_result(file).get("labels")  # early results have no checksums
         if made_from is None:
             continue
         if known is None:
-            known, whose = made_from, f"that of {file}"
+            known, whose = made_from, f"the data of {file}"
         if made_from != known:
             raise DataError(
-                f"{file} was computed from other data than {whose}: its labels differ in "
-                f"{', '.join(part for part in known if known[part] != made_from.get(part))}. Give the data that it was "
-                "computed from, or another folder for the results."
+                f"{file} was computed from other data than {whose}: the labels differ in "
+                f"{', '.join(part for part in known if known[part] != made_from.get(part))}. Use the original "
+                "data, or another results folder."
             )
 
 
 def _differences(found: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
-    """Say what a result was computed with that is now another."""
+    """Yield the settings in which a result differs from the expected ones."""
     for name, value in asked.items():
         if name == "budget":
             yield from _differences(found[name], value)
         elif found.get(name) != value:
-            yield f"{name} = {found.get(name)} and not {value}"
+            yield f"{name} = {found.get(name)}, expected {value}"

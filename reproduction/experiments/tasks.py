@@ -1,11 +1,10 @@
-"""What the experiments are run on: each task is a data set with its network, in two profiles.
+"""The tasks of the experiments: data sets with their networks, in two profiles.
 
 ``paper`` is the paper's own budget (section 4): batch 512, 200 epochs, Adam at a fixed rate of 0.01, 10 repeats; on
-ImageNet 1536, 100 and 0.006. ``lite`` takes minutes a run on one core: 24 epochs of a one-cycle rate, 3 repeats, a part
-of the training data, and masks that are drawn while training. It is a part because 200 epochs of all of it end where
-the plain network knows its training data by heart, which is where the paper compares; two dozen epochs of a part of it
-end there too, while a few epochs of all of it do not. Both profiles use the same code, and measure on all validation
-and test data.
+ImageNet 1536, 100 and 0.006. ``lite`` takes minutes per run on one core: 24 epochs with a one-cycle schedule, 3
+repeats, a subset of the training data, and masks that are sampled during training. After 200 epochs on all of the data
+the plain network has memorised it, which is where the paper compares; 24 epochs on a subset end there too, a few epochs
+on all of the data do not. Both profiles use the same code, and measure on all validation and test data.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ VALIDATION_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Budget:
-    """How long and how wide.
+    """Size and length of a training.
 
     Attributes:
-        width: channels behind the first block.
+        width: channels after the first block.
         epochs, batch_size, optimizer: as in `fit`.
-        seeds: repeats.
+        seeds: one run per seed.
         masks: how masks are trained.
-        train_per_word: audio: positives a word to train with; None for all.
-        train_samples: images: how many to train with, drawn from all classes alike; None for all.
+        train_per_word: audio: training positives per word; None for all.
+        train_samples: images: training samples, stratified by class; None for all.
     """
 
     width: int
@@ -67,14 +66,14 @@ class Task:
 
     Attributes:
         name: as the command line and the result files have it.
-        title: as a reader knows it.
-        network: the paper's name of the architecture.
-        read: reads the data, given its folder (None: where it is found) and the budget.
-        model: builds the network, given channels in, classes and width.
+        title: for people.
+        network: the paper's name for the architecture.
+        read: reads the data from a folder (None: the default location), given the budget.
+        model: builds the network from input channels, classes and width.
         paper, lite: the two budgets.
-        positive_share: of the stream that accuracy is meant for; None for the data's own. The audio sets are trained
-            at 1:9 and measured on all clips there are, weighted to 1:9: the same mean, from more positives.
-        same_data_as: a task whose folder holds this one's data too.
+        positive_share: share of positives that accuracies are weighted to; None for the data's own. The audio sets are
+            trained at 1:9 and measured on all clips, weighted to 1:9: the same mean, from more positives.
+        same_data_as: a task with the same data folder.
     """
 
     name: str
@@ -90,11 +89,11 @@ class Task:
     def budget(self, profile: str) -> Budget:
         """Return the budget of a profile."""
         if profile not in PROFILES:
-            raise DataError(f"there is no profile {profile!r}; known are {', '.join(PROFILES)}.")
+            raise DataError(f"unknown profile {profile!r}: choose from {', '.join(PROFILES)}.")
         return self.paper if profile == "paper" else self.lite
 
     def data(self, folder: Path | None, profile: str) -> Splits:
-        """Read the data, with a validation part, and as much of the training part as the budget allows."""
+        """Read the data, with a validation split and as many training samples as the budget allows."""
         budget = self.budget(profile)
         data = with_validation(self.read(folder, budget), VALIDATION_SHARE, seed=0)
         if budget.train_samples is None:

@@ -123,8 +123,8 @@ def two_stages_finding(joint: BySeed, turns: Sequence[BySeed]) -> str:
         for quantity in (accuracy, gate_stopping)
     ]
     return (
-        f"Here joint training changes accuracy by {_points(gains[0])} and early stopping by {_points(gains[1])} relative "
-        f"to the best of {len(there)} alternating trainings."
+        f"Here joint training changes accuracy by {_points(gains[0])} and early stopping by {_points(gains[1])} "
+        f"relative to the best of {len(there)} alternating trainings."
     )
 
 

@@ -245,8 +245,8 @@ SECTIONS = (
     Section(
         "figure-weights",
         "The weights of the mask",
-        "Each dimension of the mask has a weight φ, clipped to [0, 1]; dimensions above ½ are kept. The paper shows the "
-        "same histogram for CIFAR-10; its regularisation pushes most weights to 0.",
+        "Each dimension of the mask has a weight φ, clipped to [0, 1]; dimensions above ½ are kept. The paper shows "
+        "the same histogram for CIFAR-10; its regularisation pushes most weights to 0.",
         _phi,
     ),
     Section(

@@ -1,6 +1,6 @@
-"""The finished runs of a folder, by method and seed: what claims, figures and pages are made of.
+"""The finished runs of a results folder, by method and seed: the input of claims, tables and figures.
 
-Results come one by one, over hours. Whoever reads them takes what is there, and says how much that is.
+Results arrive one by one, over hours, so every reader handles missing ones.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from reproduction.experiments.tasks import TASKS
 from reproduction.sweep.selected_weights import LossWeights
 
 BySeed: TypeAlias = Mapping[int, dict[str, Any]]
-"""The results of one method on one task; seeds that are not computed yet are left out."""
+"""The results of one method on one task, by seed; unfinished seeds are left out."""
 
 
 @dataclass(frozen=True)
 class FinishedRuns:
-    """A folder of results, seen through one profile."""
+    """The results of one profile in a folder."""
 
     results: Path
     profile: str
@@ -33,35 +33,35 @@ class FinishedRuns:
         return {seed: result for seed, result in found.items() if result is not None}
 
     def tasks(self, experiment: Experiment | None = None) -> tuple[str, ...]:
-        """Return the tasks of an experiment (by default of table 1), and what else it was run on."""
+        """Return the tasks of an experiment (default: table 1), and any others it was run on."""
         experiment = experiment or EXPERIMENTS["table1"]
         others = [task for task in TASKS if task not in experiment.tasks]
         return (*experiment.tasks, *(task for task in others if self._any(experiment, task)))
 
     def check(self) -> None:
-        """See that all results of a task were made from the same data.
+        """Check that all results of a task come from the same data.
 
         Raises:
-            DataError: when they were not.
+            DataError: they do not.
         """
         for task in TASKS:
             check_same_data(self.results, self.profile, task)
 
     def seeds(self, task: str) -> tuple[int, ...]:
-        """Return the seeds that are asked for."""
+        """Return the seeds of the profile."""
         return TASKS[task].budget(self.profile).seeds
 
     def weights(self, task: str) -> LossWeights:
-        """Return α and β of the rows of table 1."""
+        """Return α and β for the rows of table 1."""
         return task_weights(self.results, self.profile, task)
 
     def progress(self, experiment: Experiment) -> tuple[int, int]:
-        """Return how many runs of an experiment are done, and how many it has."""
+        """Return the number of finished runs of an experiment, and of all its runs."""
         runs = dict.fromkeys(experiment.runs(self.profile, self.tasks(experiment), results=self.results))
         return sum(run.result(self.results) is not None for run in runs), len(runs)
 
     def _any(self, experiment: Experiment, task: str) -> bool:
-        """Say whether a task has a finished run of an experiment, other than what it shares with others."""
+        """Return whether a task has a finished run that no other experiment shares."""
         if not (self.results / self.profile / task).is_dir():
             return False
         runs = experiment.runs(self.profile, [task], results=self.results)

@@ -1,4 +1,4 @@
-"""The trials of a sweep, and the written rules by which table 1's rows are chosen from their Pareto front."""
+"""Trials of a sweep, their Pareto front, and the rules that select the rows of table 1 from it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from penstock.errors import DataError
 from reproduction.experiments.methods import GC
 
 ENOUGH_STOPPED, SOME_DROPPED, MOST_DROPPED = 0.82, 0.4, 0.93
-"""What the rules ask of the best accuracy (early stopping, sparsity) and of the best trade-off (sparsity)."""
+"""Requirements on the best accuracy (early stopping, sparsity) and on the best trade-off (sparsity)."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one setting reached, on validation data: means over seeds.
+    """One setting and its values on validation data, means over seeds.
 
     Attributes:
         accuracy, early_stopping: at the operating point "accurate" (`measure.OperatingPoints`).
-        stopping_at_loss: early stopping at equal positives lost: the mean over `measure.LOSS_LEVELS`.
-        activation_sparsity: of all layers.
+        stopping_at_loss: early stopping at equal positive loss, the mean over `measure.LOSS_LEVELS`.
+        activation_sparsity: share of values dropped, over all layers.
     """
 
     method: GC
@@ -38,12 +38,12 @@ class Trial:
 
     @property
     def aims(self) -> tuple[float, float, float]:
-        """What is maximised."""
+        """The objectives, all maximised."""
         return self.accuracy, self.stopping_at_loss, self.activation_sparsity
 
 
 def pareto_front(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials that no other beats in one aim and equals in the rest."""
+    """Return the trials that no other trial dominates."""
     return [
         one
         for one in trials
@@ -57,7 +57,7 @@ def pareto_front(trials: Sequence[Trial]) -> list[Trial]:
 def best_accuracy(
     trials: Sequence[Trial], *, early_stopping: float = ENOUGH_STOPPED, sparsity: float = SOME_DROPPED
 ) -> Trial:
-    """Return the most accurate point of the front that stops and thins enough; the first of equals."""
+    """Return the most accurate point of the Pareto front with enough early stopping and sparsity; ties: the first."""
     return _best(
         trials,
         aim=lambda trial: trial.accuracy,
@@ -66,7 +66,7 @@ def best_accuracy(
 
 
 def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float = MOST_DROPPED) -> Trial:
-    """Return the point of the front that stops most at equal loss, among those that are accurate and sparse enough."""
+    """Return the point of the Pareto front that stops most at equal loss, given enough accuracy and sparsity."""
     return _best(
         trials,
         aim=lambda trial: trial.stopping_at_loss,
@@ -75,8 +75,8 @@ def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float 
 
 
 def _best(trials: Sequence[Trial], aim: Callable[[Trial], float], short: Callable[[Trial], tuple[float, ...]]) -> Trial:
-    """Return the best of what falls short in nothing; where all do, the point that misses by least."""
+    """Return the best point that meets all requirements, or else the one that misses them by the least."""
     front = pareto_front(trials)
     if not front:
-        raise DataError("the study has no finished trial yet: let it run, then choose.")
+        raise DataError("the study has no finished trial: run more trials before selecting.")
     return min(front, key=lambda trial: (sum(max(0.0, missing) for missing in short(trial)), -aim(trial)))

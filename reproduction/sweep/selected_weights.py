@@ -1,6 +1,6 @@
-"""The weights α and β of a task: what the rows of table 1 are made with, and what a sweep leaves for them.
+"""The loss weights α and β of a task for the rows of table 1, as selected by a sweep.
 
-A sweep writes its choice beside the results, as ``<profile>/<task>/chosen.json``, with all it was chosen from.
+A sweep writes its selection to ``<profile>/<task>/chosen.json`` in the results folder, with all of its trials.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class LossWeights:
     """α and β of the rows of table 1.
 
     Attributes:
-        gate: α of the gate alone.
-        compression: β of the compression alone.
+        gate: α of the network with a gate only.
+        compression: β of the network with a compression only.
         trade_off: α and β of the best trade-off.
         accuracy: α and β of the best accuracy.
     """
@@ -35,7 +35,7 @@ class LossWeights:
 
     @classmethod
     def load(cls, results: Path, profile: str, task: str) -> LossWeights | None:
-        """Return what a sweep chose, or None where there was none."""
+        """Return the selection of a sweep, or None if there was none."""
         return _read(_file(results, profile, task), cls._from_json)
 
     @classmethod
@@ -45,26 +45,26 @@ class LossWeights:
         return cls(plain["gate"], plain["compression"], **pairs)  # type: ignore[arg-type]
 
     def write(self, results: Path, profile: str, task: str, evidence: dict[str, Any]) -> Path:
-        """Write the choice, with what it was chosen from."""
+        """Write the selection with the trials it was made from."""
         file = _file(results, profile, task)
         write_atomically(file, (json.dumps({"weights": asdict(self), **evidence}, indent=1) + "\n").encode())
         return file
 
 
 def read_trials(results: Path, profile: str, task: str) -> list[dict[str, Any]]:
-    """Return the settings that a sweep chose from, and what they reached on validation data; none without a sweep."""
+    """Return the trials of a sweep with their values on validation data; empty without a sweep."""
     return _read(_file(results, profile, task), lambda choice: list(choice["trials"])) or []
 
 
 def _read(file: Path, part: Callable[[dict[str, Any]], T]) -> T | None:
-    """Return a part of a choice, or None where there is no choice."""
+    """Return a part of a selection file, or None if it does not exist."""
     if not file.exists():
         return None
     try:
         return part(json.loads(file.read_text()))
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{file} is not the choice of a sweep ({error!r}): delete it, and run the sweep again."
+            f"{file} is not a valid selection of a sweep ({error!r}): delete it and run the sweep again."
         ) from error
 
 

@@ -1,8 +1,8 @@
-"""Sweep over α and β, and over the position and the number of layers, with Optuna; several aims at once.
+"""Multi-objective sweep over α and β, and over the position and number of layers, with Optuna.
 
-Each trial is the mean of ordinary runs, one a seed, so their results are kept and shared like any other: one seed alone
-ranks little. They are measured on validation data alone. What is chosen is a point of the Pareto front, by a rule that
-is written down before (front.py), and only then does a table test it.
+A trial is the mean of ordinary runs, one per seed, whose results are kept and shared like any others. Trials are
+measured on validation data only. The settings of table 1 are points of the Pareto front, selected by rules fixed
+beforehand (pareto.py), and only those are tested.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ALPHAS, BETAS = (0.05, 0.8), (0.02, 2.0)
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What is varied beside α and β: layers may stand at 40 % alone, or anywhere and be several."""
+    """What is varied besides α and β: nothing (one layer at 40 % depth), or the position and number of layers."""
 
     positions: bool = False
     max_layers: int = 1
@@ -46,20 +46,17 @@ class SearchSpace:
     def __post_init__(self) -> None:
         most = DEPTH if self.positions else 1
         if not 1 <= self.max_layers <= most:
-            raise DataError(
-                f"most_layers = {self.max_layers} is not possible: 1 at the one place at 40 %, and up to {DEPTH} with "
-                "positions."
-            )
+            raise DataError(f"max_layers must be 1, or 1 to {DEPTH} with positions=True, got {self.max_layers}")
 
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """What is swept.
+    """A sweep.
 
     Attributes:
         task, profile: as in `Run`.
         space: what is varied.
-        seeds: those that a trial is the mean of; by default all of the budget's.
+        seeds: seeds of a trial; by default all of the budget's.
     """
 
     task: str
@@ -96,28 +93,28 @@ def sweep(
     initial: Sequence[tuple[float, float]] = (),
     on_trial: Callable[[Trial, int], None] = lambda trial, done: None,
 ) -> list[Trial]:
-    """Bring a study to so many trials, and return all that it has, each once; processes and machines may join it.
+    """Run a study until it has ``trials`` trials, and return them without duplicates.
 
-    A trial whose training fails is left out, and another takes its place.
+    Processes and machines may join the same study. A trial whose training fails is replaced by another.
 
     Args:
-        trials: how many the study shall have in the end; those it has already count.
-        storage: a file name ending in .log, or the address of a database, such as sqlite:///sweep.db.
-        initial: α and β to try before others, such as the paper's.
-        on_trial: called with each trial of this process, and how many the study then has.
+        trials: total number of trials, earlier ones included.
+        storage: a file ending in .log, or a database URL such as sqlite:///sweep.db.
+        initial: α and β to try first, such as the paper's.
+        on_trial: called with each trial of this process and the number of trials in the study.
     """
     for alpha, beta in initial:
         if not (ALPHAS[0] <= alpha <= ALPHAS[1] and BETAS[0] <= beta <= BETAS[1]):
             raise DataError(
-                f"α = {alpha:g}, β = {beta:g} lies outside what is swept: α from {ALPHAS[0]:g} to {ALPHAS[1]:g}, β "
-                f"from {BETAS[0]:g} to {BETAS[1]:g}."
+                f"α must be in [{ALPHAS[0]:g}, {ALPHAS[1]:g}] and β in [{BETAS[0]:g}, {BETAS[1]:g}], got "
+                f"α = {alpha:g}, β = {beta:g}"
             )
     optuna = _optuna()
     done, waiting = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.WAITING
     study = _study(optuna, config.study_name, storage)
     tried = [
         trial.params | trial.system_attrs.get("fixed_params", {}) for trial in study.get_trials(states=(done, waiting))
-    ]  # not RUNNING: its process may have died, and a run is shared
+    ]  # not RUNNING: that process may have died
     for alpha, beta in initial:
         if not any((params.get("alpha"), params.get("beta")) == (alpha, beta) for params in tried):
             study.enqueue_trial({"alpha": alpha, "beta": beta})
@@ -131,14 +128,14 @@ def sweep(
     if len(study.get_trials(states=(done,))) < trials:
         study.optimize(one, callbacks=[enough], catch=(TrainingError,))
     found = [_trial(trial.user_attrs["trial"]) for trial in study.get_trials(states=(done,))]
-    return list(dict.fromkeys(found))  # two processes may begin with the same
+    return list(dict.fromkeys(found))  # two processes may start with the same settings
 
 
 def select_weights(runner: Runner, config: SweepConfig, trials: Sequence[Trial]) -> Path:
-    """Choose the rows of table 1 by the written rules, and write the choice beside the results.
+    """Select the settings of table 1 by the fixed rules, and write them to the results folder.
 
-    The best trade-off may not be less accurate than the plain network on validation data, but for `ACCURACY_TOLERANCE`. That must
-    hold by a margin, the standard error of the plain network's mean over seeds: of many settings some are lucky.
+    The best trade-off may be less accurate than the plain network on validation data by `ACCURACY_TOLERANCE` at most,
+    with a margin of one standard error of the plain network's mean, since some of many settings are lucky.
     """
     runs = execute_runs(runner, config.runs(Baseline()), progress=False, test=False)
     accuracies = [result["validation"]["accuracy_open"] for result in runs]
@@ -191,7 +188,7 @@ def _try(runner: Runner, config: SweepConfig, trial: Any) -> Trial:
 
 
 def _stopping_at_loss(validation: dict[str, Any]) -> float:
-    """Return the mean over `LOSS_LEVELS` of what all gates together stop."""
+    """Return the early stopping of all gates together, averaged over `LOSS_LEVELS`."""
     several = validation.get("modes")
     curve = several["incremental"][-1] if several else next(gate for gate in validation["gates"] if gate)
     return mean(curve["early_stopping_at"].values())
@@ -203,7 +200,7 @@ def _trial(plain: dict[str, Any]) -> Trial:
 
 
 def _study(optuna: Any, name: str, storage: str) -> Any:
-    """Open a study, or begin it."""
+    """Open or create a study."""
     from sqlalchemy.exc import SQLAlchemyError  # Optuna brings it
 
     try:
@@ -217,8 +214,8 @@ def _study(optuna: Any, name: str, storage: str) -> Any:
     except (OSError, ValueError, KeyError, SQLAlchemyError, optuna.exceptions.OptunaError) as error:
         reason = str(error).partition("\n")[0]
         raise StorageError(
-            f"the study could not be opened in {storage}: {reason}. Give a file or a database that can be written; one "
-            "that is damaged is to be moved away, and the runs that it tried are not lost by that."
+            f"cannot open the study in {storage}: {reason}. Pass a writable file or database; if it is damaged, move "
+            "it away (finished runs are kept)."
         ) from error
 
 
@@ -228,8 +225,7 @@ def _storage(optuna: Any, text: str) -> Any:
         return optuna.storages.JournalStorage(backend)
     if "://" not in text:
         raise DataError(
-            f"storage {text!r} is not understood: give a file that ends in .log, or the address of a database, such as "
-            "sqlite:///sweep.db."
+            f"storage must be a file ending in .log or a database URL such as sqlite:///sweep.db, got {text!r}"
         )
     return text
 

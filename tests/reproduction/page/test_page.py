@@ -141,7 +141,8 @@ def test_some_results_give_some_of_the_page(tmp_path) -> None:
     for section in SECTIONS:
         runs = set(EXPERIMENTS[section.experiment].runs("lite", results=tmp_path))
         done = len(runs & set(there))
-        said = f"*{done} of {len(runs)} runs are finished*; to run the others: `python -m reproduction run {section.experiment} "
+        command = f"`python -m reproduction run {section.experiment} "
+        said = f"*{done} of {len(runs)} runs are finished*; to run the others: {command}"
         assert (said in text) == (0 < done < len(runs))
         assert (tmp_path / "page" / section.file()).exists() == (done > 0)
     assert "| 1 of 3 |" in text and "| 0 of 3 |" in text

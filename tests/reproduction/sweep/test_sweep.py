@@ -1,6 +1,7 @@
 """The rule of choice, and that a study goes on in its storage."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -47,7 +48,7 @@ def test_the_most_accurate_that_fulfils_all_is_chosen(some) -> None:
 def test_where_nothing_fulfils_all_the_nearest_is_chosen() -> None:
     near, far = Trial(GC(0.1, 0.1), 0.9, 0.8, 0.8, 0.39), Trial(GC(0.2, 0.1), 0.95, 0.5, 0.5, 0.1)
     assert best_accuracy([far, near]) is near
-    with pytest.raises(DataError, match="the study has no finished trial yet"):
+    with pytest.raises(DataError, match="no finished trial"):
         best_accuracy([])
 
 
@@ -103,9 +104,7 @@ def test_the_choice_is_what_an_experiment_uses(tmp_path) -> None:
     assert methods == [Baseline(), BranchyNet(), G(0.4), C(0.9), GC(0.4, 0.9), GC(0.2, 0.3)]
     assert task_weights(tmp_path, "lite", "fashion-mnist") == PAPER_WEIGHTS["fashion-mnist"]
     (tmp_path / "lite" / "cifar10" / "chosen.json").write_text('{"weights": {"gate": 0.5}}')
-    with pytest.raises(
-        DataError, match=r"chosen.json is not the choice of a sweep \(KeyError\('trade_off'\)\): delete"
-    ):
+    with pytest.raises(DataError, match=r"chosen\.json.*trade_off"):
         task_weights(tmp_path, "lite", "cifar10")
 
 
@@ -127,7 +126,7 @@ def test_a_trial_reads_well() -> None:
 
 
 def test_a_storage_that_is_none_is_refused() -> None:
-    with pytest.raises(DataError, match=r"storage 'sweep' is not understood: give a file that ends in .log, or"):
+    with pytest.raises(DataError, match="'sweep'"):
         sweep(FakeRunner(None), ONE_SEED, trials=1, storage="sweep")
 
 
@@ -135,7 +134,7 @@ def test_a_storage_that_is_none_is_refused() -> None:
 def test_a_storage_that_cannot_be_opened_is_said(tmp_path, storage) -> None:
     (tmp_path / "damaged.log").write_text("{\n")
     where = storage.format(tmp_path)
-    with pytest.raises(StorageError, match=rf"the study could not be opened in {where}: .*Give a file or a database"):
+    with pytest.raises(StorageError, match=re.escape(where)):
         sweep(FakeRunner(tmp_path), ONE_SEED, trials=1, storage=where)
 
 
@@ -176,7 +175,7 @@ def test_what_comes_first_is_tried_again_where_its_process_died(tmp_path, monkey
 
 @pytest.mark.parametrize("outside", [(0.9, 0.5), (0.5, 3.0), (0.5, 0.0)])
 def test_what_comes_first_lies_within_what_is_swept(tmp_path, outside) -> None:
-    with pytest.raises(DataError, match=r"lies outside what is swept: α from 0.05 to 0.8, β from 0.02 to 2"):
+    with pytest.raises(DataError, match=r"0\.05, 0\.8.*0\.02, 2"):
         sweep(FakeRunner(tmp_path), ONE_SEED, trials=1, storage=f"{tmp_path}/sweep.log", initial=[outside])
     assert not list(tmp_path.iterdir())
 
@@ -198,7 +197,5 @@ def test_a_study_of_another_budget_begins_anew(tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize("space", [(False, 2), (True, 0), (True, 9)])
 def test_a_space_has_only_places_that_there_are(space) -> None:
-    with pytest.raises(
-        DataError, match=r"most_layers = \d is not possible: 1 at the one place at 40 %, and up to 8 with"
-    ):
+    with pytest.raises(DataError, match="max_layers"):
         room.SearchSpace(*space)
