@@ -88,7 +88,7 @@ fashion-mnist:
 	apt-get install --yes dataset-fashion-mnist
 
 cifar10: .venv/train
-	$(BIN)/penstock data fetch cifar10
+	$(BIN)/python -m reproduction data fetch cifar10
 
 # Each file below marks an installation; it is repeated when one of its prerequisites changes.
 

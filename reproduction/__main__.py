@@ -9,6 +9,7 @@ import typer
 
 from penstock.errors import PenstockError
 from reproduction import cli
+from reproduction.datasets.cli import app as data
 
 HELP = f"""{__doc__}
 
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command()(cli.run)
 app.command()(cli.sweep)
 app.command()(cli.results)
+app.add_typer(data, name="data")
 
 
 def main() -> None:

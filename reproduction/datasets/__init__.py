@@ -1,1 +1,1 @@
-"""The data sets that only the paper needs."""
+"""The data sets that only the paper needs, and the paper's class mapping."""

@@ -1,12 +1,12 @@
-"""Fashion-MNIST under the paper's mapping: even classes are of interest, odd ones are background.
+"""Fashion-MNIST with the paper's mapping: even classes are positives, odd ones the background.
 
 60,000 and 10,000 grey images of 28x28 in ten balanced classes (Xiao et al., arXiv:1708.07747, MIT licence).
-The paper keeps the classes of even number as positives and maps those of odd number to one background class,
-which makes positives and negatives equally many (section 4).
+The paper keeps the even classes as positives and maps the odd ones to one background class, so that there are as many
+positives as negatives (section 4).
 
-The four original files are read as they are: Debian's (package ``dataset-fashion-mnist``), those that
-``penstock data fetch fashion-mnist`` downloads, or those in a folder of one's own. What is checked is what is
-inside the .gz files, for Debian's differ from the official ones in their headers.
+The four original files are read from Debian's package ``dataset-fashion-mnist``, from the cache (``python -m
+reproduction data fetch fashion-mnist``), or from a folder. The checksums are of the uncompressed content, because
+Debian's .gz files differ from the official ones in their headers.
 """
 
 import gzip
@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from penstock.datasets.disk import read_bytes
-from penstock.datasets.fetch.addresses import FASHION_MNIST
-from penstock.datasets.fetch.places import find
-from penstock.datasets.splits import Labelled, Splits, to_background
+from penstock.datasets.fetch.locations import find_dataset
+from penstock.datasets.files import read_bytes
+from penstock.datasets.splits import Labelled, Splits
 from penstock.errors import DataError
+from reproduction.datasets.catalogue import FASHION_MNIST
+from reproduction.datasets.labels import to_background
 
 SHA256 = {
     "train-images-idx3-ubyte.gz": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -30,25 +31,25 @@ SHA256 = {
     "t10k-images-idx3-ubyte.gz": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
     "t10k-labels-idx1-ubyte.gz": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 }
-"""Of what is inside."""
+"""Of the uncompressed content."""
 
 MEAN, STD = 0.28604, 0.35302
-"""Of the training images, in the scale from 0 to 1."""
+"""Of the training images, on a scale from 0 to 1."""
 
 CLASS_NAMES = ("background", "T-shirt/top", "Pullover", "Coat", "Shirt", "Bag")
 
 
 def fashion_mnist(folder: str | Path | None = None) -> Splits:
-    """Read Fashion-MNIST.
+    """Load Fashion-MNIST.
 
     Args:
-        folder: where the four original .gz files are; by default the cache, or where Debian's package puts them.
+        folder: has the four original .gz files; default: the cache, or the folder of Debian's package.
 
     Raises:
-        DataError: when a file is missing or is not the original one.
+        DataError: if a file is missing or not the original.
     """
-    at = find(FASHION_MNIST, folder).at
-    return Splits(_read_part(at, "train"), _read_part(at, "t10k"), CLASS_NAMES)
+    path = find_dataset(FASHION_MNIST, folder).path
+    return Splits(_read_part(path, "train"), _read_part(path, "t10k"), CLASS_NAMES)
 
 
 def read_idx(file: Path, *, sha256: str | None = None) -> np.ndarray:
@@ -59,38 +60,37 @@ def read_idx(file: Path, *, sha256: str | None = None) -> np.ndarray:
 
     Args:
         file: the .gz file.
-        sha256: what its content must add up to, unpacked; by default anything.
+        sha256: of its uncompressed content; None to accept any.
 
     Raises:
-        DataError: when the file is cut short, is not the one meant, is not idx, or its length is not what its header
-            says.
+        DataError: if the file is truncated, has another checksum, is not idx, or does not match its header.
     """
-    content = _unpacked(file, sha256)
+    content = _decompress(file, sha256)
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
         raise DataError(
-            f"{file} starts with {content[:4].hex(' ')}, and an idx file of bytes with 00 00 08 and the number of "
-            f"dimensions: give one of the files {', '.join(SHA256)}."
+            f"expected an idx file that starts with 00 00 08, {file} starts with {content[:4].hex(' ')}: use the files "
+            f"{', '.join(SHA256)}."
         )
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise DataError(f"{file} ends within its header, after {len(content)} bytes of {start}: fetch it again.")
+        raise DataError(f"{file} is truncated: expected a header of {start} bytes, got {len(content)}. Fetch it again.")
     shape = struct.unpack_from(f">{content[3]}I", content, 4)
     values = np.frombuffer(content, np.uint8, offset=start)
     if values.size != np.prod(shape, dtype=np.int64):
-        raise DataError(f"{file} holds {values.size} values, and its header says {shape}: fetch it again.")
+        raise DataError(f"expected shape {shape} in {file}, got {values.size} values: fetch it again.")
     return values.reshape(shape)
 
 
-def _unpacked(file: Path, sha256: str | None) -> bytes:
+def _decompress(file: Path, sha256: str | None) -> bytes:
     try:
         content = gzip.decompress(read_bytes(file))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{file} is not a whole gzip file ({error}): fetch it again.") from error
+        raise DataError(f"{file} is not a complete gzip file ({error}): fetch it again.") from error
     digest = hashlib.sha256(content).hexdigest()
     if sha256 not in (None, digest):
         raise DataError(
-            f"{file} is damaged or another data set: the sha256 of its content is {digest}, the original's is "
-            f"{sha256}. Delete it and get it again: {FASHION_MNIST.advice}."
+            f"{file} is damaged or another data set: expected sha256 {sha256} of its content, got {digest}. Delete it and "
+            f"fetch it again: {FASHION_MNIST.advice}."
         )
     return content
 

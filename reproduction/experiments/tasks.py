@@ -15,16 +15,16 @@ from pathlib import Path
 
 from torch import nn
 
-from penstock.datasets.balance import Whole
-from penstock.datasets.speech_commands import KeywordTask, WakeWord, Words, speech_commands
-from penstock.datasets.splits import Splits, split, with_validation
+from penstock.datasets.splits import Splits, stratified_split, with_validation
 from penstock.errors import DataError
 from penstock.models import resnet8, resnet8_1d
 from penstock.training.config import OptimizerConfig
+from reproduction.datasets.balance import Balance, Whole
 from reproduction.datasets.cifar10 import cifar10
 from reproduction.datasets.fashion_mnist import fashion_mnist
 from reproduction.datasets.hey_snips import hey_snips
 from reproduction.datasets.imagenet import imagenet
+from reproduction.datasets.speech_commands import KeywordTask, WakeWord, Words, speech_commands
 from reproduction.experiments.methods import Masks
 from reproduction.models.inception import inception8_1d
 from reproduction.models.resnext import resnext101_64x4d
@@ -100,12 +100,13 @@ class Task:
             return data
         assert isinstance(data.train, tuple)
         x, y = data.train
-        return replace(data, train=split(x, y, budget.train_samples / len(y), seed=0)[1])
+        return replace(data, train=stratified_split(x, y, budget.train_samples / len(y), seed=0)[1])
 
 
 def _clips(task: KeywordTask) -> Callable[[Path | None, Budget], Splits]:
     def read(folder: Path | None, budget: Budget) -> Splits:
-        return speech_commands(folder, task=task, train_positives_per_word=budget.train_per_word, held_out=Whole())
+        balance = Balance(train_positives_per_word=budget.train_per_word, held_out=Whole())
+        return speech_commands(folder, task=task, balance=balance)
 
     return read
 
@@ -171,7 +172,7 @@ _ALL = (
         "hey-snips",
         "Hey Snips",
         "ResNet",
-        lambda folder, _: hey_snips(folder, held_out=Whole()),
+        lambda folder, _: hey_snips(folder, balance=Balance(held_out=Whole())),
         resnet8_1d,
         _paper(),
         _lite(width=16),

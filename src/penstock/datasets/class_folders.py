@@ -1,8 +1,8 @@
-"""A folder of files for each class, ``root/class/*``: which files are in which part, and the label of each class.
+"""Folders with one sub-folder per class, ``root/class/*``: which files are in which split, and the label of each class.
 
-With folders ``train`` and ``test``, and perhaps ``validation`` (or ``val``), each of which has the classes, those
-are the parts. Without them a share of each class is held out. A file is in one part only; a copy of it under another
-name is another file.
+With folders ``train`` and ``test``, and optionally ``validation`` (or ``val``), each with one folder per class, those
+are the splits. Without them a share of each class is held out. Each file is in one split; identical copies under
+different names are different files.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TypeAlias
 
 import torch
 
-from penstock.datasets.disk import reading
+from penstock.datasets.files import reading
 from penstock.datasets.progress import tracked
-from penstock.datasets.splits import split
+from penstock.datasets.splits import stratified_split
 from penstock.errors import DataError
 
 PART_FOLDERS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
-"""Which part each of these folders is."""
+"""The split that each of these folders holds."""
 
 Files: TypeAlias = Mapping[str, Sequence[Path]]  # class -> its files, sorted
 
 
 @dataclass(frozen=True)
 class HoldOut:
-    """The shares of each class's folder to test and to validate with, drawn by a seed."""
+    """The shares of each class to hold out for testing and validation, drawn with a seed."""
 
     test: float = 0.2
     validation: float = 0.1
@@ -36,146 +36,143 @@ class HoldOut:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What the files are: their name in the plural, how the names of the files end, and which folders are no class."""
+class FileKind:
+    """A kind of file: its plural name, its suffixes, and folders that are not classes."""
 
     plural: str
-    endings: tuple[str, ...]
-    apart: tuple[str, ...] = ()
+    suffixes: tuple[str, ...]
+    ignored_folders: tuple[str, ...] = ()
 
 
-def parts_in(root: Path, kind: Kind, hold_out: HoldOut) -> dict[str, Files]:
-    """Return the files of each class in train, perhaps validation, and test.
+def files_by_part(root: Path, kind: FileKind, hold_out: HoldOut) -> dict[str, Files]:
+    """Return the files of each class in train, test and, if there is one, validation.
 
     Raises:
-        DataError: when parts or classes are missing, a class is empty, or a part has other classes than train.
+        DataError: if splits or classes are missing, a class is empty, or a split has other classes than train.
     """
     with reading(root):
         folders = {name: root / name for name in PART_FOLDERS if (root / name).is_dir()}
     if folders:
         _check_parts(root, folders)
-        names = class_folders(folders["train"], kind)
-        return {PART_FOLDERS[name]: files_in(folder, names, kind) for name, folder in folders.items()}
-    rest, test = held_out(files_in(root, class_folders(root, kind), kind), hold_out.test, hold_out.seed)
-    train, validation = held_out(rest, hold_out.validation / (1 - hold_out.test), hold_out.seed)
+        names = class_folder_names(folders["train"], kind)
+        return {PART_FOLDERS[name]: class_files(folder, names, kind) for name, folder in folders.items()}
+    files = class_files(root, class_folder_names(root, kind), kind)
+    rest, test = hold_out_files(files, hold_out.test, hold_out.seed)
+    train, validation = hold_out_files(rest, hold_out.validation / (1 - hold_out.test), hold_out.seed)
     return {"train": train, "validation": validation, "test": test}
 
 
-def class_folders(folder: Path, kind: Kind) -> tuple[str, ...]:
-    """Return the names of the classes in a folder, sorted.
+def class_folder_names(folder: Path, kind: FileKind) -> tuple[str, ...]:
+    """Return the names of the class folders in a folder, sorted.
 
     Raises:
-        DataError: when there are fewer than two.
+        DataError: if there are fewer than two.
     """
     with reading(folder):
         if not folder.is_dir():
-            lack = "is no folder" if folder.exists() else "is not there"
-            raise DataError(f"{folder} {lack}: give a folder that has a folder of {kind.plural} for each class.")
+            problem = "is not a folder" if folder.exists() else "does not exist"
+            raise DataError(f"{folder} {problem}: expected a folder with one sub-folder of {kind.plural} per class.")
         found = [entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != "."]
-        names = tuple(sorted(set(found) - set(kind.apart)))
+        names = tuple(sorted(set(found) - set(kind.ignored_folders)))
     if len(names) < 2:
         raise DataError(
-            f"{folder} has {len(names)} folders; one of {kind.plural} for each class is wanted, and at least two."
+            f"{folder} has {len(names)} sub-folders, expected at least 2: one folder of {kind.plural} per class."
         )
     return names
 
 
-def files_in(folder: Path, classes: Sequence[str], kind: Kind) -> Files:
-    """Find the files of ``folder/class/``, class by class and sorted by name.
+def class_files(folder: Path, classes: Sequence[str], kind: FileKind) -> Files:
+    """Return the files of ``folder/class/``, class by class and sorted by name.
 
     Raises:
-        DataError: when there are other classes than these, or one has no file.
+        DataError: if the folder has other classes than these, or one is empty.
     """
-    names = class_folders(folder, kind)
+    names = class_folder_names(folder, kind)
     if names != tuple(classes):
-        raise DataError(
-            f"{folder} has other classes than the training data: {_some(sorted(set(names) ^ set(classes)))} is in one "
-            "alone."
-        )
-    files = {name: _files(folder / name, kind) for name in names}
-    for name, inside in files.items():
-        if not inside:
-            raise DataError(f"{folder / name} has no {kind.plural}; {', '.join(kind.endings)} are read.")
+        different = _abbreviate(sorted(set(names) ^ set(classes)))
+        raise DataError(f"{folder} has different classes from the training data: {different} is only in one of them.")
+    files = {name: _list_files(folder / name, kind) for name in names}
+    for name, paths in files.items():
+        if not paths:
+            raise DataError(f"{folder / name} has no {kind.plural}; supported: {', '.join(kind.suffixes)}.")
     return files
 
 
-def held_out(files: Files, share: float, seed: int) -> tuple[Files, Files]:
-    """Return what stays and what is held out: a share of each class, so that a small one has its part too.
+def hold_out_files(files: Files, share: float, seed: int) -> tuple[Files, Files]:
+    """Return the files that stay and those held out: a share of each class, so that small classes are in both.
 
     Raises:
-        DataError: when a class would be missing on one side.
+        DataError: if a class would be missing on one side.
     """
-    names, flat = tuple(files), [file for inside in files.values() for file in inside]
+    names, flat = tuple(files), [file for paths in files.values() for file in paths]
     numbers = torch.tensor([number for number, name in enumerate(names) for _ in files[name]])
-    sides = split(torch.arange(len(flat)), numbers, share, seed, names=names)
-    kept, out = (
+    sides = stratified_split(torch.arange(len(flat)), numbers, share, seed, names=names)
+    kept, held_out = (
         {name: [flat[i] for i in side.x[side.y == number].tolist()] for number, name in enumerate(names)}
         for side in sides
     )
-    return kept, out
+    return kept, held_out
 
 
-def label_of(names: Sequence[str], positives: Sequence[str] | None = None) -> dict[str, int]:
-    """Return the label of each class: 0 for the background, 1, 2, ... for the positives in the order given.
+def class_labels(names: Sequence[str], positives: Sequence[str] | None = None) -> dict[str, int]:
+    """Return the label of each class: 0 for the background, 1, 2, ... for the positives in the given order.
 
-    >>> label_of(["ant", "bee", "cat"])
+    >>> class_labels(["ant", "bee", "cat"])
     {'ant': 1, 'bee': 0, 'cat': 2}
-    >>> label_of(["ant", "bee", "cat"], positives=["bee"])
+    >>> class_labels(["ant", "bee", "cat"], positives=["bee"])
     {'ant': 0, 'bee': 1, 'cat': 0}
     """
     chosen = tuple(names[::2]) if positives is None else tuple(positives)
     if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) < set(names):
         raise DataError(
-            f"classes of interest: {', '.join(chosen) or 'none'}. Name each once, at least one and not all of "
-            f"{_some(names)}."
+            f"expected some of the classes as positives, each once and not all, got {', '.join(chosen) or 'none'}; "
+            f"the classes are {_abbreviate(names)}."
         )
     label = {name: i for i, name in enumerate(chosen, start=1)}
     return {name: label.get(name, 0) for name in names}
 
 
-def class_names(labels: Mapping[str, int]) -> tuple[str, ...]:
+def label_names(labels: Mapping[str, int]) -> tuple[str, ...]:
     """Return the name of each label.
 
-    >>> class_names({"ant": 0, "bee": 2, "cat": 1})
+    >>> label_names({"ant": 0, "bee": 2, "cat": 1})
     ('background', 'cat', 'bee')
     """
     return ("background", *sorted((name for name in labels if labels[name]), key=labels.__getitem__))
 
 
-def count_files(root: Path, kind: Kind, read: Callable[[Path], object]) -> dict[str, dict[str, int]]:
-    """Read every file of a folder, and return how many each part and each class of it has.
+def count_files(root: Path, kind: FileKind, read: Callable[[Path], object]) -> dict[str, dict[str, int]]:
+    """Read every file of a folder, and return the number in each split and class.
 
     Raises:
-        DataError: when the folder is not in order, or files cannot be read; says how many, and names the first three.
+        DataError: if the layout is wrong or files cannot be read; counts them and names the first three.
     """
-    parts = parts_in(root, kind, HoldOut())
-    files = [file for classes in parts.values() for inside in classes.values() for file in inside]
-    refused = [said for file in tracked(files, f"reading {kind.plural}") if (said := _refusal(read, file))]
-    if refused:
-        more = f" And {len(refused) - 3} more." if len(refused) > 3 else ""
-        raise DataError(
-            f"{len(refused)} of the {len(files)} {kind.plural} are of no use. {' '.join(refused[:3])}{more}"
-        )
-    return {part: {name: len(inside) for name, inside in classes.items()} for part, classes in parts.items()}
+    parts = files_by_part(root, kind, HoldOut())
+    files = [file for classes in parts.values() for paths in classes.values() for file in paths]
+    errors = [error for file in tracked(files, f"reading {kind.plural}") if (error := _read_error(read, file))]
+    if errors:
+        more = f" And {len(errors) - 3} more." if len(errors) > 3 else ""
+        raise DataError(f"{len(errors)} of {len(files)} {kind.plural} cannot be read. {' '.join(errors[:3])}{more}")
+    return {part: {name: len(paths) for name, paths in classes.items()} for part, classes in parts.items()}
 
 
 def _check_parts(root: Path, folders: Mapping[str, Path]) -> None:
     if not {"train", "test"} <= set(folders):
         raise DataError(
-            f"{root} has {', '.join(folders)}: a folder with parts needs train and test, or leave the parts away to "
-            "hold shares out of each class."
+            f"{root} has {', '.join(folders)}, expected both train and test; or remove the split folders to hold out "
+            "a share of each class."
         )
     if {"validation", "val"} <= set(folders):
-        raise DataError(f"{root} has validation and val, and one such part is wanted: delete or move one of them.")
+        raise DataError(f"{root} has both validation and val: delete or move one of them.")
 
 
-def _files(folder: Path, kind: Kind) -> list[Path]:
+def _list_files(folder: Path, kind: FileKind) -> list[Path]:
     with reading(folder):
-        inside = (e.path for e in os.scandir(folder) if e.name.lower().endswith(kind.endings) and e.is_file())
-        return list(map(Path, sorted(inside)))
+        paths = (e.path for e in os.scandir(folder) if e.name.lower().endswith(kind.suffixes) and e.is_file())
+        return list(map(Path, sorted(paths)))
 
 
-def _refusal(read: Callable[[Path], object], file: Path) -> str | None:
+def _read_error(read: Callable[[Path], object], file: Path) -> str | None:
     try:
         read(file)
     except DataError as error:
@@ -183,5 +180,5 @@ def _refusal(read: Callable[[Path], object], file: Path) -> str | None:
     return None
 
 
-def _some(names: Sequence[str]) -> str:
+def _abbreviate(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

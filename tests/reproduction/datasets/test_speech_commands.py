@@ -8,7 +8,7 @@ import wave
 import zipfile
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +18,26 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.datasets import speech_commands as module
-from penstock.datasets.balance import MIXED_GAIN, SHIFT, Thinned, Whole, draw, measured, training
-from penstock.datasets.clip_crops import PARTS, ClipCrop, Noise, Plan, listen, render
-from penstock.datasets.sounds import Archive, decode, fit, noise_span, read_clip
-from penstock.datasets.speech_commands import LENGTH, LISTS, ZIPS, WakeWord, Words, speech_commands
+from penstock.datasets.audio_clips import PARTS, decode_clip, read_clip
+from penstock.datasets.speech_commands import LISTS, ZIPS, ZipStore
 from penstock.datasets.splits import Splits
 from penstock.errors import DataError, MissingExtraError, StorageError
 from penstock.runtime.streaming.features import Mfcc, features
+from reproduction.datasets import speech_commands as module
+from reproduction.datasets.balance import (
+    MIXED_GAIN,
+    SHIFT,
+    Balance,
+    Thinned,
+    Whole,
+    draw,
+    measured_crops,
+    training_crops,
+)
+from reproduction.datasets.clip_crops import ClipCrop, Noise, Plan, render_crop, render_features
+from reproduction.datasets.speech_commands import LENGTH, WakeWord, Words, speech_commands
 
-SUBSET = Path(__file__).parents[3] / "shared" / "data" / "speech_commands_v0.01_subset"
+SUBSET = Path(__file__).parents[4] / "shared" / "data" / "speech_commands_v0.01_subset"
 needs_subset = pytest.mark.skipif(not SUBSET.is_dir(), reason="needs ../shared/data/speech_commands_v0.01_subset")
 
 WORDS = ("yes", "no", "bed", "cat", "dog")
@@ -95,19 +105,11 @@ def zips(tmp_path: Path) -> Path:
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
     """Return the plan of a call, hearing nothing."""
-    monkeypatch.setattr(module, "listen", lambda plan, *rest, **more: plan)
+    monkeypatch.setattr(module, "render_features", lambda plan, *rest, **more: plan)
     return speech_commands
 
 
 # --- laws of the parts
-
-
-@given(st.integers(0, 10**7), st.integers(1, 20_000))
-def test_no_sample_of_noise_is_in_two_parts(samples: int, length: int) -> None:
-    spans = [noise_span(samples, part, length) for part in PARTS]
-    assert all(before.stop == after.start for before, after in pairwise(spans))
-    assert spans[0].start == 0 and spans[-1].stop == samples // length * length
-    assert all(span.start <= span.stop and span.start % length == 0 for span in spans)
 
 
 @settings(deadline=None)
@@ -116,7 +118,7 @@ def test_training_takes_have_the_ratio_and_each_positive_once(yes: int, cap: int
     positives = [ClipCrop(1, f"yes{i}") for i in range(yes)]
     others = [ClipCrop(0, f"bed{i}") for i in range(cap + 1)]
     spans = {"tap": range(5 * LENGTH), "bike": range(LENGTH, 2 * LENGTH)}
-    takes = training(positives, others, spans, ratio=ratio, length=LENGTH, seed=seed)
+    takes = training_crops(positives, others, spans, ratio=ratio, length=LENGTH, seed=seed)
     labels = Counter(take.label for take in takes)
     assert labels == {1: yes, 0: ratio * yes}
     assert sorted(take.clip for take in takes if take.label) == sorted(take.clip for take in positives)
@@ -133,7 +135,7 @@ def test_training_takes_have_the_ratio_and_each_positive_once(yes: int, cap: int
 def test_noise_in_training_does_not_tell_the_label() -> None:
     positives = [ClipCrop(1, f"yes{i}") for i in range(2000)]
     others = [ClipCrop(0, f"bed{i}") for i in range(9000)]
-    takes = training(positives, others, {"tap": range(LENGTH)}, ratio=9, length=LENGTH, seed=3)
+    takes = training_crops(positives, others, {"tap": range(LENGTH)}, ratio=9, length=LENGTH, seed=3)
     mixed = [np.mean([t.noise is not None for t in takes if t.clip and t.label == label]) for label in (0, 1)]
     assert mixed[0] == pytest.approx((16_200 - 9000) / 16_200)
     assert mixed[1] == pytest.approx(mixed[0], abs=0.04)  # four standard errors
@@ -144,14 +146,14 @@ def test_noise_in_training_does_not_tell_the_label() -> None:
 def test_measured_takes_have_the_ratio_and_nothing_twice(counts: list[int], backs: int, ratio: int, seed: int) -> None:
     positives = [[ClipCrop(label, f"{label}-{i}") for i in range(n)] for label, n in enumerate(counts, 1)]
     negatives = [ClipCrop(0, f"0-{i}") for i in range(backs)]
-    takes = measured(positives, negatives, Thinned(), ratio=ratio, seed=seed, part="test")
+    takes = measured_crops(positives, negatives, Thinned(), ratio=ratio, seed=seed, part="test")
     labels = Counter(take.label for take in takes)
     assert labels[0] == ratio * (len(takes) - labels[0])
     assert len({labels[label] for label in range(1, len(counts) + 1)}) == 1
     assert len(set(takes)) == len(takes)
     most = min(*counts, backs // (ratio * len(counts)))
     assert labels[1] == most
-    whole = measured(positives, negatives, Whole(), ratio=ratio, seed=seed, part="test")
+    whole = measured_crops(positives, negatives, Whole(), ratio=ratio, seed=seed, part="test")
     assert Counter(whole) == Counter([take for takes in positives for take in takes] + negatives)
 
 
@@ -165,9 +167,9 @@ def test_seeds_take_turns_so_that_all_is_used_once() -> None:
 
 
 def test_too_few_negatives_are_refused() -> None:
-    text = r"test has 8 negatives, and 9 to one positive of each word are 18: ask for fewer negatives_per_positive"
+    text = r"negatives in test.* 18, found 8.*negatives_per_positive"
     with pytest.raises(DataError, match=text):
-        measured(
+        measured_crops(
             [[ClipCrop(1, "a")], [ClipCrop(2, "b")]], [ClipCrop(0, "c")] * 8, Thinned(), ratio=9, seed=0, part="test"
         )
 
@@ -192,7 +194,7 @@ def test_render_is_what_a_loop_computes() -> None:
             if take.noise:
                 value += take.noise.gain * sounds["tap"][take.noise.start + i]
             expected.append(max(-1, min(1, value / 32768)))
-        np.testing.assert_allclose(render(take, sounds.__getitem__, 1000), expected, atol=1e-6)
+        np.testing.assert_allclose(render_crop(take, sounds.__getitem__, 1000), expected, atol=1e-6)
 
 
 def test_features_follow_the_plan_and_are_standardised_with_the_training_part() -> None:
@@ -207,9 +209,10 @@ def test_features_follow_the_plan_and_are_standardised_with_the_training_part() 
         "validation": [ClipCrop(1, "e"), ClipCrop(0, "f")],
         "test": [ClipCrop(0, "h"), ClipCrop(1, "g")],
     }
-    data = listen(plan, sounds.__getitem__, ("background", "a"), length=LENGTH, spec=Mfcc())
+    data = render_features(plan, sounds.__getitem__, ("background", "a"), length=LENGTH, spec=Mfcc())
     raw = {
-        part: features(np.stack([render(t, sounds.__getitem__, LENGTH) for t in plan[part]]), Mfcc()) for part in PARTS
+        part: features(np.stack([render_crop(t, sounds.__getitem__, LENGTH) for t in plan[part]]), Mfcc())
+        for part in PARTS
     }
     mean, std = (f(raw["train"], axis=(0, 2))[:, None] for f in (np.mean, np.std))
     for part in PARTS:
@@ -220,8 +223,8 @@ def test_features_follow_the_plan_and_are_standardised_with_the_training_part() 
 
 def test_silence_alone_cannot_be_standardised() -> None:
     plan = {part: [ClipCrop(0, "a")] for part in PARTS}
-    with pytest.raises(DataError, match="the training clips are all alike, such as silence"):
-        listen(plan, lambda name: np.zeros(16_000, np.int16), ("background",), length=LENGTH, spec=Mfcc())
+    with pytest.raises(DataError, match="identical"):
+        render_features(plan, lambda name: np.zeros(16_000, np.int16), ("background",), length=LENGTH, spec=Mfcc())
 
 
 # --- both layouts
@@ -233,8 +236,8 @@ def equal(one: Splits, other: Splits) -> bool:
 
 
 def test_the_release_and_the_zips_give_the_same(release: Path, zips: Path) -> None:
-    first = speech_commands(release, task=TASK, negatives_per_positive=3)
-    second = speech_commands(zips, task=TASK, negatives_per_positive=3)
+    first = speech_commands(release, task=TASK, balance=Balance(3))
+    second = speech_commands(zips, task=TASK, balance=Balance(3))
     assert first.class_names == ("background", "yes", "no")
     assert first.train.x.shape == (8 * 4, 40, 49) and first.train.x.dtype == torch.float32
     assert first.train.y.bincount().tolist() == [24, 4, 4]
@@ -250,7 +253,7 @@ def test_the_same_call_gives_the_same_and_another_seed_another(release: Path) ->
 
 
 def test_what_no_list_names_is_for_training(release: Path, planned: Callable[..., Plan]) -> None:
-    plan = planned(release, task=TASK, negatives_per_positive=3, held_out=Whole())
+    plan = planned(release, task=TASK, balance=Balance(3, held_out=Whole()))
     for part, takes in plan.items():
         assert {take.clip.split("/")[1][:2] for take in takes if take.clip} == set(SPEAKERS[part])
 
@@ -258,25 +261,22 @@ def test_what_no_list_names_is_for_training(release: Path, planned: Callable[...
 def test_a_release_that_was_unpacked_in_part_is_refused_unless_a_subset_is_meant(
     release: Path, planned: Callable[..., Plan]
 ) -> None:
-    whole = planned(release, task=TASK, negatives_per_positive=3, held_out=Whole())
+    whole = planned(release, task=TASK, balance=Balance(3, held_out=Whole()))
     for name in ("b1", "c2"):
         (release / "cat" / f"{name}_nohash_0.wav").unlink()
-    text = (
-        r"release lacks 2 of the 30 files that its lists name, such as cat/b1_nohash_0.wav. Unpack its archive again, "
-        r"or give subset=True to read what is there\.$"
-    )
+    text = r"release lacks 2 of the 30 .*cat/b1_nohash_0.wav.*subset=True"
     with pytest.raises(DataError, match=text):
-        speech_commands(release, task=TASK, negatives_per_positive=3)
-    part = planned(release, task=TASK, negatives_per_positive=3, held_out=Whole(), subset=True)
+        speech_commands(release, task=TASK, balance=Balance(3))
+    part = planned(release, task=TASK, balance=Balance(3, held_out=Whole()), subset=True)
     for name, clip in (("validation", "cat/b1_nohash_0.wav"), ("test", "cat/c2_nohash_0.wav")):
         assert {take for take in whole[name] if take.clip != clip} == set(part[name]) != set(whole[name])
 
 
 def test_features_are_kept_in_the_cache(release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = {"task": TASK, "negatives_per_positive": 3, "cache": tmp_path / "cache"}
+    arguments = {"task": TASK, "balance": Balance(3), "cache": tmp_path / "cache"}
     first = speech_commands(release, **arguments)
     with monkeypatch.context() as patched:
-        patched.setattr(module, "listen", None)  # would fail if anything were heard again
+        patched.setattr(module, "render_features", None)  # would fail if anything were heard again
         assert equal(speech_commands(release, **arguments), first)
     speech_commands(release, **arguments, seed=1)
     (release / "yes" / "a1_nohash_0.wav").write_bytes(sound_file(noise(15_000, 77)))
@@ -284,14 +284,14 @@ def test_features_are_kept_in_the_cache(release: Path, tmp_path: Path, monkeypat
     assert len(list((tmp_path / "cache").iterdir())) == 3
     for file in (tmp_path / "cache").iterdir():
         file.write_bytes(file.read_bytes()[:5000])
-    with pytest.raises(DataError, match=r"speech_commands-\w+\.npz is damaged .*: delete it, it is only a cache"):
+    with pytest.raises(DataError, match=r"speech_commands-\w+\.npz .*damaged"):
         speech_commands(release, **arguments)
 
 
 def test_a_cache_that_cannot_be_written_says_so(release: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where a folder should be")
-    with pytest.raises(StorageError, match="could not be written"):
-        speech_commands(release, task=TASK, negatives_per_positive=3, cache=tmp_path / "cache")
+    with pytest.raises(StorageError, match="cache"):
+        speech_commands(release, task=TASK, balance=Balance(3), cache=tmp_path / "cache")
 
 
 # --- bad input
@@ -300,27 +300,28 @@ def test_a_cache_that_cannot_be_written_says_so(release: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"task": WakeWord("bet")}, r"no clip of the word 'bet' is in .*release\. Close: bed\. There are: bed, cat"),
-        ({"task": WakeWord("xylophone")}, r"'xylophone' is in .*release\. There are: bed, cat, dog, no, yes"),
-        ({"task": Words(())}, r"the words of interest are none: name at least one, each once"),
-        ({"task": Words(("yes", "yes"))}, r"the words of interest are yes, yes: name"),
-        ({"task": Words(WORDS)}, r"no clip of another word for train: leave a word for the background"),
-        ({"negatives_per_positive": 0}, r"negatives_per_positive = 0 came: give a whole number from 1"),
-        ({"negatives_per_positive": 1.5}, r"negatives_per_positive = 1.5 came"),
-        ({"train_positives_per_word": 0}, r"train_positives_per_word = 0 came"),
-        ({"seed": -1}, r"seed = -1 came: give a whole number from 0"),
+        ({"task": WakeWord("bet")}, r"'bet'.* bed\? .*bed, cat"),
+        ({"task": WakeWord("xylophone")}, r"'xylophone'.* bed, cat, dog, no, yes"),
+        ({"task": Words(())}, r"got none"),
+        ({"task": Words(("yes", "yes"))}, r"got yes, yes"),
+        ({"task": Words(WORDS)}, r"no train clips of any other word"),
+        ({"seed": -1}, r"seed .*got -1"),
         ({"features": Mfcc(rate_hz=8000, high_hz=4000, mels=20, coefficients=20)}, r"features are for 8000 Hz"),
-        ({"task": TASK, "negatives_per_positive": 99}, r"validation has \d+ negatives, and 99 to one positive"),
+        ({"task": TASK, "balance": Balance(99)}, r"negatives in validation: 99 per positive"),
     ],
 )
 def test_arguments_are_checked(release: Path, arguments: dict[str, object], text: str) -> None:
     with pytest.raises(DataError, match=text):
-        speech_commands(release, **{"task": TASK, "negatives_per_positive": 3, **arguments})
+        speech_commands(release, **{"task": TASK, "balance": Balance(3), **arguments})
 
 
 def test_a_cap_is_checked_where_it_is_written() -> None:
-    with pytest.raises(DataError, match=r"positives_per_word = 0 came: give a whole number from 1"):
+    with pytest.raises(DataError, match=r"positives_per_word .*got 0"):
         Thinned(positives_per_word=0)
+    for arguments in ({"negatives_per_positive": 0}, {"negatives_per_positive": 1.5}, {"train_positives_per_word": 0}):
+        ((name, value),) = arguments.items()
+        with pytest.raises(DataError, match=rf"{name} .*got {value}"):
+            Balance(**arguments)
 
 
 def test_missing_lists_are_named(release: Path) -> None:
@@ -331,15 +332,13 @@ def test_missing_lists_are_named(release: Path) -> None:
 
 def test_a_damaged_list_is_named(release: Path) -> None:
     (release / "testing_list.txt").write_bytes(bytes(range(256)))
-    with pytest.raises(
-        DataError, match=r"testing_list.txt is not a list of names .*: take it from the release's archive"
-    ):
+    with pytest.raises(DataError, match=r"testing_list.txt"):
         speech_commands(release)
 
 
 def test_a_missing_folder_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"speech-commands-v0.02 was not found.*To get it: "):
+    with pytest.raises(DataError, match=r"speech-commands-v0.02 not found.*penstock data fetch"):
         speech_commands()
 
 
@@ -348,43 +347,41 @@ def test_the_release_is_found_where_fetching_puts_it(release: Path, monkeypatch:
     (root / "speech-commands-v0.01").mkdir(parents=True)
     release.rename(root / "speech-commands-v0.01" / "speech_commands_v0.01")
     monkeypatch.setenv("PENSTOCK_DATA", str(root))
-    assert len(speech_commands(task=TASK, negatives_per_positive=3).test.y) == 16
+    assert len(speech_commands(task=TASK, balance=Balance(3)).test.y) == 16
 
 
 def test_a_speaker_in_two_parts_is_refused(release: Path) -> None:
     lists = release / "testing_list.txt"
     lists.write_text(lists.read_text().replace("dog/c2_nohash_0.wav", ""))
-    with pytest.raises(
-        DataError, match=r"the speaker c2 is in test and, with dog/c2_nohash_0.wav, in train: the lists"
-    ):
+    with pytest.raises(DataError, match=r"speaker c2 .*test and train .*dog/c2_nohash_0.wav"):
         speech_commands(release, task=TASK)
 
 
 def test_a_word_without_test_clips_is_refused(release: Path) -> None:
     for file in (release / "yes").glob("c*"):
         file.unlink()
-    with pytest.raises(DataError, match=r"release has no clip of yes for test: choose other words"):
+    with pytest.raises(DataError, match=r"release has no test clips of yes"):
         speech_commands(release, task=TASK, subset=True)
 
 
 def test_too_little_noise_is_refused(release: Path) -> None:
     for file in (release / "_background_noise_").glob("*.wav"):
         file.write_bytes(sound_file(noise(16_000, 1)))
-    with pytest.raises(DataError, match=r"the noises leave no second for validation: put files of 5 s or more into"):
-        speech_commands(release, task=TASK, negatives_per_positive=3)
+    with pytest.raises(DataError, match=r"noise for validation"):
+        speech_commands(release, task=TASK, balance=Balance(3))
 
 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"", r"is empty: fetch it again"),
-        (b"not a sound" * 99, r"is no wav or flac file, or damaged \(.*not recognised"),
-        (sound_file(noise(16_000, 1))[:9000], r"is cut short, its header promises more"),
-        (sound_file(noise(0, 1)), r"has a header and no samples"),
-        (sound_file(noise(16_000, 1), "FLAC")[:9000], r"is no wav or flac file, or damaged \(.*lost sync"),
-        (sound_file(noise(8_000, 1), rate_hz=8000), r"has 8000 Hz, and 16000 Hz are wanted: resample it first"),
-        (sound_file(noise(16_000, 1).reshape(-1, 2)), r"has 2 channels, and one is wanted"),
-        (sound_file(np.zeros(100), subtype="FLOAT"), r"holds FLOAT samples, and PCM_16 is wanted"),
+        (b"", r"is empty"),
+        (b"not a sound" * 99, r"not recognised"),
+        (sound_file(noise(16_000, 1))[:9000], r"is truncated"),
+        (sound_file(noise(0, 1)), r"no samples"),
+        (sound_file(noise(16_000, 1), "FLAC")[:9000], r"lost sync"),
+        (sound_file(noise(8_000, 1), rate_hz=8000), r"has 8000 Hz"),
+        (sound_file(noise(16_000, 1).reshape(-1, 2)), r"has 2 channels"),
+        (sound_file(np.zeros(100), subtype="FLOAT"), r"FLOAT"),
     ],
     ids=["empty", "junk", "cut wav", "no samples", "cut flac", "rate", "channels", "float"],
 )
@@ -392,49 +389,38 @@ def test_a_clip_that_is_not_one_is_named(release: Path, content: bytes, text: st
     file = release / "yes" / "c1_nohash_0.wav"
     file.write_bytes(content)
     with pytest.raises(DataError, match=r"yes/c1_nohash_0.wav.* " + text):
-        speech_commands(release, task=TASK, negatives_per_positive=3, held_out=Whole())
+        speech_commands(release, task=TASK, balance=Balance(3, held_out=Whole()))
     with pytest.raises(DataError, match=text):
         read_clip(file)
-
-
-def test_clips_are_padded_and_cut(tmp_path: Path) -> None:
-    (tmp_path / "a.flac").write_bytes(sound_file(noise(500, 1), "FLAC"))
-    assert read_clip(tmp_path / "a.flac").tolist() == noise(500, 1).tolist()
-    assert read_clip(tmp_path / "a.flac", 502).tolist() == [*noise(500, 1).tolist(), 0, 0]
-    assert fit(noise(500, 1), 499).tolist() == noise(500, 1)[:499].tolist()
-    with pytest.raises(DataError, match=r"b.flac cannot be read \(No such file"):
-        read_clip(tmp_path / "b.flac")
 
 
 def test_a_broken_zip_is_named(zips: Path) -> None:
     file = zips / "train.zip"
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"train.zip is not a whole zip file \(.*\): fetch it again"):
+    with pytest.raises(DataError, match=r"train.zip is not a complete zip"):
         speech_commands(zips, task=TASK)
     harmed = bytearray(whole)
     harmed[1000] ^= 0xFF  # inside the first clip
     file.write_bytes(bytes(harmed))
-    with pytest.raises(DataError, match=r"yes/a1_nohash_0.flac in .*train.zip is damaged \(Bad CRC"):
-        speech_commands(zips, task=TASK, negatives_per_positive=3)
+    with pytest.raises(DataError, match=r"yes/a1_nohash_0.flac in .*train.zip .*Bad CRC"):
+        speech_commands(zips, task=TASK, balance=Balance(3))
 
 
 def test_a_missing_zip_and_a_clip_in_two_zips_are_named(zips: Path) -> None:
     with zipfile.ZipFile(zips / "validation.zip", "a") as archive:
         archive.writestr("yes/a1_nohash_0.flac", sound_file(noise(16_000, 1), "FLAC"))
-    with pytest.raises(DataError, match=r"yes/a1_nohash_0.flac is there twice"):
+    with pytest.raises(DataError, match=r"yes/a1_nohash_0.flac"):
         speech_commands(zips, task=TASK)
     (zips / "validation.zip").unlink()
-    with pytest.raises(DataError, match=r"zips lacks validation.zip: it takes all of train.zip"):
+    with pytest.raises(DataError, match=r"zips lacks validation.zip"):
         speech_commands(zips, task=TASK)
 
 
 def test_without_soundfile_the_error_names_the_extra(release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
-    with pytest.raises(
-        MissingExtraError, match=r"needs 'soundfile', which is not installed: pip install 'penstock\[audio\]'"
-    ):
-        speech_commands(release, task=TASK, negatives_per_positive=3)
+    with pytest.raises(MissingExtraError, match=r"soundfile.*penstock\[audio\]"):
+        speech_commands(release, task=TASK, balance=Balance(3))
 
 
 # --- the real subset
@@ -444,12 +430,12 @@ def test_without_soundfile_the_error_names_the_extra(release: Path, monkeypatch:
 def test_flac_decodes_to_the_samples_of_the_original_wav() -> None:
     with (SUBSET / "manifest.tsv").open() as file:
         digests = {row["original_path"]: row["sha256_of_original_wav"] for row in csv.DictReader(file, delimiter="\t")}
-    with Archive(SUBSET / "test.zip") as archive:
+    with ZipStore(SUBSET / "test.zip") as archive:
         for name in list(archive.stamps)[::20]:
             buffer = io.BytesIO()
             with wave.open(buffer, "wb") as out:
                 out.setparams((1, 2, 16_000, 0, "NONE", ""))
-                out.writeframes(decode(archive.read(name), name).tobytes())
+                out.writeframes(decode_clip(archive.read(name), name).tobytes())
             assert hashlib.sha256(buffer.getvalue()).hexdigest() == digests[name.replace(".flac", ".wav")]
 
 
@@ -486,7 +472,7 @@ def test_the_plan_of_the_subset(planned: Callable[..., Plan], task: Words, count
 
 @needs_subset
 def test_the_subset_is_heard() -> None:
-    data = speech_commands(SUBSET, task=WakeWord("marvin"), train_positives_per_word=20, held_out=Thinned(5))
+    data = speech_commands(SUBSET, task=WakeWord("marvin"), balance=Balance(9, 20, Thinned(5)))
     assert data.train.x.shape == (200, 40, 49) and data.test.x.shape == data.validation.x.shape == (50, 40, 49)
     torch.testing.assert_close(data.train.x.mean(dim=(0, 2)), torch.zeros(40), rtol=0, atol=1e-3)
     torch.testing.assert_close(data.train.x.std(dim=(0, 2)), torch.ones(40), rtol=0, atol=1e-3)

