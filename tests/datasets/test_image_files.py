@@ -270,6 +270,6 @@ def test_one_label_for_each_file() -> None:
 
 def test_without_pillow_the_error_names_the_extra(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = image_folder(zoo, size=8)
-    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(MissingExtraError, match=r"PIL.*penstock\[images\]"):
         data.train[0]

@@ -19,7 +19,7 @@ def test_the_loaders_are_functions_of_the_package(tmp_path: Path) -> None:
     assert (image_folder, sound_folder) == (penstock.datasets.image_folder, penstock.datasets.sound_folder)
     assert {"image_folder", "sound_folder"} <= set(dir(penstock.datasets))
     with pytest.raises(AttributeError, match="picture_folder"):
-        getattr(penstock.datasets, "picture_folder")
+        _ = penstock.datasets.picture_folder
 
 
 def test_importing_the_package_loads_no_torch() -> None:

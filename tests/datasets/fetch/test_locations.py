@@ -239,7 +239,8 @@ def test_a_second_process_waits_and_downloads_nothing(
     until(lambda: server.starts == [0])
     second = fetcher(unpacked)
     assert second.stderr is not None
-    assert second.stderr.readline() == "another process is fetching toys: waiting for it\n"
+    line = second.stderr.readline()
+    assert "waiting" in line and "fetching toys" in line
     server.goes_on.set()
     answers = [process.communicate(timeout=20) for process in (first, second)]
     place = cache / "toys-1" if unpacked == "unpacked" else cache
@@ -269,9 +270,7 @@ def test_after_a_kill_the_one_that_waits_goes_on_from_there(
 def test_a_lock_that_cannot_be_made_is_named(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path / "file"))
-    with pytest.raises(
-        StorageError, match=r"file/toys.lock could not be written and locked: (Not a directory|File exists)"
-    ):
+    with pytest.raises(StorageError, match=r"file/toys.lock .*(Not a directory|File exists)"):
         fetch_dataset(toys(OfficialFiles((server.file(),))))
     assert server.starts == []
 
