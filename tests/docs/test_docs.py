@@ -33,7 +33,7 @@ FENCE = re.compile(r"^(?P<fence>```+)(?P<language>[^\n`]*)\n(?P<code>.*?)^(?P=fe
 SKIPPED = {
     "penstock listen marvin/ --microphone": "needs a microphone",
     "penstock serve bundle/ --stage 2 --replicas 1-8 --listen 127.0.0.1:7002": "needs Ray: tests/cloud runs it",
-    "penstock data fetch cifar10": "downloads 170 MB",
+    "python -m reproduction data fetch cifar10": "downloads 170 MB",
     "python -m reproduction sweep cifar10 --trials 16": "needs CIFAR-10, and takes hours",
     "python -m reproduction run all": "takes hours",
 }

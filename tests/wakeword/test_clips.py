@@ -56,7 +56,7 @@ def test_words_that_are_not_there(tmp_path):
 
 def test_a_word_against_none_is_refused(tmp_path):
     root = make_folder(tmp_path, words=("up",))
-    with pytest.raises(DataError, match="1 folder"):
+    with pytest.raises(DataError, match="1 sub-folders"):
         load_clip_sets(root, "up")
 
 
