@@ -1,6 +1,6 @@
-"""docs/listening.md and its pictures, out of results/listening.json and results/listening-heard.json.
+"""Write docs/listening.md and its plots from results/listening.json and results/listening-heard.json.
 
-No figure in it is written by hand: `make listening-page`.
+Every figure on the page is computed from the results: `make listening-page`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
         "# Listening",
         "<!-- made by `make listening-page` from results/listening*.json: do not edit by hand -->",
         _text(
-            f"A wake word, `{word}`, trained by `penstock wakeword train` from a subset of Speech Commands, and heard "
-            "out on streams that are composed from clips of people who were in no training and no choice, and from "
-            "other stretches of the same recordings of noise. "
-            "The plain network is the same config without gates. "
+            f"A wake word, `{word}`, trained by `penstock wakeword train` on a subset of Speech Commands, and benchmarked "
+            "on streams synthesized from clips of speakers who were used neither in training nor in any choice, and from "
+            "other stretches of the same noise recordings. The plain network is trained the same way without gates. "
             f"Of {len(rows)} figures {held} hold."
         ),
         _table(
@@ -50,31 +49,31 @@ def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
             [(row["figure"], _value(row), _reach(row["reach"]), _holds(row)) for row in rows],
         ),
         _text(
-            "Thresholds were chosen on validation streams. Only where gated and plain are compared at 0.5 false alarms "
-            "an hour, each has the threshold that is best for it on the test stream: there two curves are compared, "
-            "and no operating points."
+            "Thresholds are chosen on validation streams, with one exception: gated and plain are compared at 0.5 false "
+            "alarms per hour with the best threshold of each on the test stream, which compares two curves rather than "
+            "two operating points."
         ),
-        "![Misses against false alarms an hour](listening/det.png)",
-        _judged(heard),
+        "![Miss rate against false alarms per hour](listening/det.png)",
+        _detections(heard),
         _text(
-            "Intervals are exact, at 95 %: of Clopper and Pearson for misses, of Garwood for false alarms. Latency "
-            "counts from the end of the word to the alarm; it is below 0 where the word was known before it was over. "
-            "To claim at most 0.5 false alarms an hour with 95 % confidence takes "
-            f"{hours_needed(0.5):.1f} h without any, or {hours_needed(0.5, false_alarms=2):.1f} h with two. "
-            f"{hours:g} h are composed here from fewer clips, so those of other words come more than once, in other "
-            "noise."
+            "Intervals are exact 95 % intervals: Clopper-Pearson for misses, Garwood for false alarms. Latency is the "
+            "time from the end of the word to the alarm; it is negative where the word was detected before it ended. "
+            "To claim at most 0.5 false alarms per hour with 95 % confidence takes "
+            f"{hours_needed(0.5):.1f} h without any, or {hours_needed(0.5, false_alarms=2):.1f} h with two. The "
+            f"{hours:g} h here are synthesized from fewer clips, so clips of other words occur more than once, in "
+            "different noise."
         ),
-        "## A minute of it",
-        "![A minute of the stream](listening/minute.png)",
-        "The score of the word, and below it what each gate lets pass.",
-        "## What a second of sound costs",
+        "## One minute",
+        "![One minute of the stream](listening/minute.png)",
+        "The score of the word, and below it what each gate passes.",
+        "## Cost of a second of sound",
         _costs(heard),
         _text(
-            "Milliseconds are those of one thread of the machine that measured, the front end included. Windows come "
-            "ten a second."
+            "Milliseconds are those of one thread of the benchmark machine, front end included. There are ten windows "
+            "per second."
         ),
-        "## How it was done",
-        _how(heard),
+        "## Method",
+        _method(heard),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -102,18 +101,20 @@ def _reach(text: str) -> str:
     return text.replace("<=", "≤").replace(">=", "≥")
 
 
-def _judged(heard: dict[str, Any]) -> str:
-    streams = {"tiny": "1,200 s, as MLPerf Tiny has it", "long": f"{heard['hours']:g} h"}
+def _detections(heard: dict[str, Any]) -> str:
+    streams = {"tiny": "1,200 s, like MLPerf Tiny", "long": f"{heard['hours']:g} h"}
     rows = []
     for name, one in heard["heard"].items():
         for key, title in streams.items():
-            judged = one[key]
-            missed = " to ".join(percent(share) for share in judged["miss_interval"])
-            alarms = " to ".join(rate(per_hour) for per_hour in judged["false_alarm_interval"])
-            latency = f"{judged['median_latency_s']:.2f} s, {judged['p95_latency_s']:.2f} s" if judged["hits"] else ""
-            said = f"{judged['misses']} of {judged['spoken']}"
-            rows.append((name, title, said, missed, rate(judged["false_alarms_per_hour"]), alarms, latency))
-    headings = ("", "stream", ">missed", "", ">false alarms an hour", "", ">latency, median and 95 %")
+            metrics = one[key]
+            missed = " to ".join(percent(share) for share in metrics["miss_interval"])
+            alarms = " to ".join(rate(per_hour) for per_hour in metrics["false_alarm_interval"])
+            latency = (
+                f"{metrics['median_latency_s']:.2f} s, {metrics['p95_latency_s']:.2f} s" if metrics["hits"] else ""
+            )
+            result = f"{metrics['misses']} of {metrics['spoken']}"
+            rows.append((name, title, result, missed, rate(metrics["false_alarms_per_hour"]), alarms, latency))
+    headings = ("", "stream", ">missed", "", ">false alarms per hour", "", ">latency, median and 95th percentile")
     return _table(headings, rows)
 
 
@@ -129,23 +130,23 @@ def _costs(heard: dict[str, Any]) -> str:
     return _table(headings, rows)
 
 
-def _how(heard: dict[str, Any]) -> str:
+def _method(heard: dict[str, Any]) -> str:
     points = [
-        f"{name}: taught in {said['seconds'] / 60:.1f} min; threshold {said['threshold']:g}, chosen on "
-        f"{said['hours']:g} h of validation streams, where it missed {said['misses']} of {said['spoken']} words with "
-        f"{said['false_alarms']} false alarm{'s' * (said['false_alarms'] != 1)}."
-        for name, said in heard["taught"].items()
+        f"{name}: trained in {result['seconds'] / 60:.1f} min; threshold {result['threshold']:g}, chosen on "
+        f"{result['hours']:g} h of validation streams, where it missed {result['misses']} of {result['spoken']} words with "
+        f"{result['false_alarms']} false alarm{'s' * (result['false_alarms'] != 1)}."
+        for name, result in heard["taught"].items()
     ]
     points += [
-        "A threshold lies midway between what half a false alarm an hour and 5 % of words missed allow there, each by "
-        "its exact bound at 95 %.",
-        "Gates are calibrated on validation voices; hard negatives come from streams of training voices.",
-        "Streams: scenes of silence, of noise, and of speech in noise that lies 5 to 30 dB below each word, all drawn "
-        "from a seed (`penstock.wakeword.streams`). The words of a scene are brought to one loudness.",
-        "Two earlier streams of the same test voices, from other seeds, were heard before the config and the rule that "
-        "chooses thresholds had their present form; the voices are new to the networks, but not to us "
+        "The threshold lies midway between the limits of 0.5 false alarms per hour and 5 % missed words, each by its "
+        "exact bound at 95 %.",
+        "Gates are calibrated on validation speakers; hard negatives are mined from streams of training speakers.",
+        "Streams consist of scenes of silence, noise, and speech at 5 to 30 dB above the noise, all drawn from a seed "
+        "(`penstock.wakeword.streams`). The words of a scene are brought to the same loudness.",
+        "Two earlier streams of the same test speakers, from other seeds, were evaluated before the training and the "
+        "rule that chooses thresholds had their present form: the speakers are new to the networks, but not to us "
         "(docs/decisions/0016-listening.md).",
-        "To make it again: `make listening speech=FOLDER`, then `make listening-page`.",
+        "To reproduce it: `make listening speech=FOLDER`, then `make listening-page`.",
     ]
     return "\n".join(textwrap.fill(f"- {point}", width=120, subsequent_indent="  ") for point in points)
 
@@ -160,8 +161,10 @@ def _draw(heard: dict[str, Any], folder: Path) -> None:
             )
             for threshold, missed, alarms in one["points"]
         ]
-        judged = one["long"]
-        at = DetectionMetrics(judged["hits"], judged["misses"], judged["false_alarms"], hours, (0.0,) * judged["hits"])
+        metrics = one["long"]
+        at = DetectionMetrics(
+            metrics["hits"], metrics["misses"], metrics["false_alarms"], hours, (0.0,) * metrics["hits"]
+        )
         chosen[name] = OperatingPoint(one["threshold"], at)
     det_plot(curves, folder / "det.png", chosen=chosen, per_hour=0.5)
     minute = heard["minute"]
