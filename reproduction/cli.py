@@ -19,7 +19,7 @@ TaskData = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TASK=FOLDER",
-        help="Folder of a task's data; may be repeated. Default: the folder where `penstock data` finds it.",
+        help="Folder of a task's data; may be repeated. Default: the folder where `data` finds it.",
     ),
 ]
 Profile = Annotated[

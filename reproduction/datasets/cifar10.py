@@ -66,8 +66,8 @@ def cifar10(folder: str | Path | None = None) -> Splits:
         digest = hashlib.md5(records.tobytes(), usedforsecurity=False).hexdigest()
         if digest != MD5[name]:
             raise DataError(
-                f"{name} of {found.path} is damaged or another data set: expected md5 {MD5[name]} of its binary records, "
-                f"got {digest}. Delete it and fetch it again: {CIFAR10.advice}."
+                f"{name} of {found.path} is damaged or another data set: expected md5 {MD5[name]} of its binary "
+                f"records, got {digest}. Delete it and fetch it again: {CIFAR10.advice}."
             )
     test = batches.pop("test_batch")
     return Splits(_labelled(np.concatenate(list(batches.values()))), _labelled(test), CLASS_NAMES)

@@ -89,8 +89,8 @@ def _decompress(file: Path, sha256: str | None) -> bytes:
     digest = hashlib.sha256(content).hexdigest()
     if sha256 not in (None, digest):
         raise DataError(
-            f"{file} is damaged or another data set: expected sha256 {sha256} of its content, got {digest}. Delete it and "
-            f"fetch it again: {FASHION_MNIST.advice}."
+            f"{file} is damaged or another data set: expected sha256 {sha256} of its content, got {digest}. Delete "
+            f"it and fetch it again: {FASHION_MNIST.advice}."
         )
     return content
 

@@ -1,4 +1,4 @@
-"""The `data` commands: list, fetch and check the data sets of a catalogue."""
+"""The `data` commands: list, fetch and check the data sets that Penstock knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.show import AsJson, line, show
-from penstock.datasets.fetch.catalogue import Catalogue, ListingRow
+from penstock.datasets.fetch.catalogue import ListingRow
 from penstock.datasets.fetch.table import CATALOGUE
 from penstock.gating.tables import table_of
 
@@ -21,58 +21,52 @@ Folder = Annotated[
 ]
 
 
-def data_app(catalogue: Catalogue, *, example: str) -> typer.Typer:
-    """Return the commands for a catalogue; the help uses ``example`` as the name of a data set."""
-    command = catalogue.command
-    own_folders = (
-        f"\n\n`{command} check image-folder --folder photos` checks a folder of your own." if catalogue.folders else ""
-    )
-    app = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode="markdown",
-        help=f"List, fetch and check data sets.\n\n`{command} fetch {example}` downloads one into the cache folder: "
-        "`$PENSTOCK_DATA`, or the platform's own. Loaders never download: they read the folder they are given, the "
-        f"cache, or an installed package.{own_folders}",
-    )
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="List, fetch and check data sets.\n\n"
+    "`penstock data fetch speech-commands-v0.02` downloads one into the cache folder: `$PENSTOCK_DATA`, or the "
+    "platform's own. Loaders never download: they read the folder they are given, the cache, or an installed package."
+    "\n\n`penstock data check image-folder --folder photos` checks a folder of your own.",
+)
 
-    def data_list(as_json: AsJson = False) -> None:
-        rows = catalogue.listing()
-        show(as_json, [asdict(row) for row in rows], *_listing_tables(rows), *_folder_formats(catalogue))
 
-    def data_fetch(name: DataSet, as_json: AsJson = False) -> None:
-        found = catalogue.fetch(name, progress=not as_json)
-        show(as_json, {"name": name, "found": str(found.path)}, line(f"{name}: {found.path}"))
+@app.command("list")
+def data_list(as_json: AsJson = False) -> None:
+    """Show what each data set is, where it is on this machine, and how to get it.
 
-    def data_check(name: DataSet, folder: Folder = None, as_json: AsJson = False) -> None:
-        checked = catalogue.check(name, folder)
-        counts = ", ".join(f"{part} {count:,}" for part, count in checked.samples.items())
-        tables = [] if checked.classes is None else [_classes_table(checked.classes)]
-        show(as_json, asdict(checked), *tables, f"{name} is complete: {counts}.", line(f"Read from {checked.found}"))
+    Example: `penstock data list`
+    """
+    rows = CATALOGUE.listing()
+    show(as_json, [asdict(row) for row in rows], *_listing_tables(rows), _folder_formats())
 
-    app.command(
-        "list",
-        help="Show what each data set is, where it is on this machine, and how to get it.\n\n"
-        f"Example: `{command} list`",
-    )(data_list)
-    app.command(
-        "fetch",
-        help="Download a data set into the cache, unless it is on this machine already.\n\nAn interrupted download "
-        "resumes, and only a file with the right checksum is kept. Existing but incomplete data is an error.\n\n"
-        f"Example: `{command} fetch {example}`, or `PENSTOCK_DATA=/big/disk {command} fetch {example}`",
-    )(data_fetch)
-    app.command(
-        "check",
-        help="Verify that a data set is complete: its checksums, its lists and its number of samples.\n\n"
-        + (
-            "For image-folder and sound-folder, your own folders, every file is read and the samples of each class "
-            "are counted.\n\n"
-            if catalogue.folders
-            else ""
-        )
-        + f"Example: `{command} check {example}`"
-        + (f", or `{command} check sound-folder --folder clips`" if catalogue.folders else ""),
-    )(data_check)
-    return app
+
+@app.command("fetch")
+def data_fetch(name: DataSet, as_json: AsJson = False) -> None:
+    """Download a data set into the cache, unless it is on this machine already.
+
+    An interrupted download resumes, and only a file with the right checksum is kept. Existing but incomplete data is
+    an error.
+
+    Example: `penstock data fetch speech-commands-v0.02`, or `PENSTOCK_DATA=/big/disk penstock data fetch
+    speech-commands-v0.02`
+    """
+    found = CATALOGUE.fetch(name, progress=not as_json)
+    show(as_json, {"name": name, "found": str(found.path)}, line(f"{name}: {found.path}"))
+
+
+@app.command("check")
+def data_check(name: DataSet, folder: Folder = None, as_json: AsJson = False) -> None:
+    """Verify that a data set is complete: its checksums, its lists and its number of samples.
+
+    For image-folder and sound-folder, your own folders, every file is read and the samples of each class are counted.
+
+    Example: `penstock data check wrist`, or `penstock data check sound-folder --folder clips`
+    """
+    checked = CATALOGUE.check(name, folder)
+    counts = ", ".join(f"{part} {count:,}" for part, count in checked.samples.items())
+    tables = [] if checked.classes is None else [_classes_table(checked.classes)]
+    show(as_json, asdict(checked), *tables, f"{name} is complete: {counts}.", line(f"Read from {checked.found}"))
 
 
 def _listing_tables(rows: list[ListingRow]) -> list[Table]:
@@ -85,13 +79,11 @@ def _listing_tables(rows: list[ListingRow]) -> list[Table]:
     return [what, where]
 
 
-def _folder_formats(catalogue: Catalogue) -> list[str]:
+def _folder_formats() -> str:
     """Return how to load and check folders of the user's own."""
-    if not catalogue.folders:
-        return []
-    loaders = ", ".join(f"{form.loader} loads {form.files}" for form in catalogue.folders.values())
-    checks = " or ".join(f"{catalogue.command} check {name} --folder FOLDER" for name in catalogue.folders)
-    return [f"Your own folders, with one sub-folder per class, can be used too: {loaders}. To check one: {checks}."]
+    loaders = ", ".join(f"{one.loader} loads {one.files}" for one in CATALOGUE.folders.values())
+    checks = " or ".join(f"penstock data check {name} --folder FOLDER" for name in CATALOGUE.folders)
+    return f"Your own folders, with one sub-folder per class, can be used too: {loaders}. To check one: {checks}."
 
 
 def _classes_table(classes: dict[str, dict[str, int]]) -> Table:
@@ -100,6 +92,3 @@ def _classes_table(classes: dict[str, dict[str, int]]) -> Table:
     for name in classes["train"]:
         table.add_row(Text(name), *(f"{counts[name]:,}" for counts in classes.values()))
     return table
-
-
-app = data_app(CATALOGUE, example="speech-commands-v0.02")

@@ -170,7 +170,8 @@ def fingerprint(data: Data) -> str:
     with torch.random.fork_rng(devices=()):  # the same augmentation each time
         torch.default_generator.manual_seed(0)
         x, y = source[0]
-    parts = (len(source), None if known is None else known.tolist(), torch.as_tensor(x).tolist(), int(y))  # type: ignore[arg-type]
+    all_labels = None if known is None else known.tolist()
+    parts = (len(source), all_labels, torch.as_tensor(x).tolist(), int(y))  # type: ignore[arg-type]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 

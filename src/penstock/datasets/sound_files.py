@@ -7,8 +7,8 @@ are the splits. Without them a share of each class's clips is held out. That sep
 speaker, room or device appears in several clips, a random share overestimates accuracy. In that case make your own
 splits, with every speaker in only one of them.
 
-Clips differ in length, but a network has one: ``window_s``. A longer clip is trimmed equally at both ends. A shorter one
-is padded with silence, so record all classes alike: if only one class is short, the silence gives it away.
+Clips differ in length, but a network has one: ``window_s``. A longer clip is trimmed equally at both ends. A shorter
+one is padded with silence, so record all classes alike: if only one class is short, the silence gives it away.
 """
 
 import hashlib

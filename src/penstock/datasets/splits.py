@@ -53,8 +53,8 @@ def with_validation(data: Splits, share: float, seed: int = 0) -> Splits:
         return data
     if not isinstance(data.train, tuple):
         raise DataError(
-            f"expected a pair of tensors to split, got a {type(data.train).__name__}: hold out some of its files and pass "
-            "them as validation."
+            f"expected a pair of tensors to split, got a {type(data.train).__name__}: hold out some of its files and "
+            "pass them as validation."
         )
     train, validation = stratified_split(*data.train, share, seed)
     return replace(data, train=train, validation=validation)
@@ -89,8 +89,8 @@ def stratified_split(
         if not 0 < count < len(members):
             name = label if names is None else names[label]
             raise DataError(
-                f"cannot split class {name}: {share:g} of its {len(members)} samples is {count}, and each side needs at "
-                "least one. Choose another share or merge classes."
+                f"cannot split class {name}: {share:g} of its {len(members)} samples is {count}, and each side needs "
+                "at least one. Choose another share or merge classes."
             )
         held_out[_draw(members, count, generator)] = True
     return Labelled(x[~held_out], y[~held_out]), Labelled(x[held_out], y[held_out])
@@ -127,8 +127,8 @@ def draw_stream(labels: Tensor, positive_share: float, n: int, seed: int, backgr
     if positive_count > len(positives) or n - positive_count > len(negatives):
         longest = int(min(len(positives) / positive_share, len(negatives) / (1 - positive_share)))
         raise DataError(
-            f"a stream of {n} with positive_share={positive_share} needs {positive_count} positives and {n - positive_count} negatives, "
-            f"but there are only {len(positives)} and {len(negatives)}: n can be at most {longest}."
+            f"a stream of {n} with positive_share={positive_share} needs {positive_count} positives and "
+            f"{n - positive_count} negatives, but there are only {len(positives)} and {len(negatives)}: n can be at most {longest}."
         )
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.cat([_draw(positives, positive_count, generator), _draw(negatives, n - positive_count, generator)])
