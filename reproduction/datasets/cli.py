@@ -17,8 +17,8 @@ from reproduction.datasets.catalogue import CATALOGUE
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="List, fetch and check the paper's data sets.\n\n`fetch` downloads into the cache folder: `$PENSTOCK_DATA`, or "
-    "the platform's own.",
+    help="List, fetch and check the paper's data sets.\n\n`fetch` downloads into the cache folder: `$PENSTOCK_DATA`, "
+    "or the platform's own.",
 )
 
 DataSet = Annotated[str, typer.Argument(help="Name of the data set, as listed by `list`.", show_default=False)]

@@ -6,8 +6,8 @@ have one layout: ``train.json``, ``dev.json`` and ``test.json``, each a list of 
 publishers' splits are used; dev is the validation split.
 
 Clips differ in length, but a network has one: ``window_s``. A longer positive is trimmed equally at both ends. A
-shorter one is followed by silence. If negatives were cut into full windows, that silence would give the positives away. So
-negatives are cut into windows, and each window keeps only its beginning, as long as some positive of the same split.
+shorter one is followed by silence. If negatives were cut into full windows, that silence would give the positives away.
+So negatives are cut into windows, and each window keeps only its beginning, as long as some positive of the same split.
 The ratio is exact in each split (`reproduction.datasets.balance`): there are enough windows, so nothing is added and
 the larger side is subsampled.
 """

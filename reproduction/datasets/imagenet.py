@@ -111,8 +111,8 @@ def _test_part(root: Path, val_labels: Path, labels: dict[str, int], crop: Centr
     for name in flat:
         if synset_of.get(name) not in labels:
             raise DataError(
-                f"{val_labels} gives {name} the synset {synset_of.get(name)}, which is not in train. Every photograph of "
-                "val needs one of train's synsets."
+                f"{val_labels} gives {name} the synset {synset_of.get(name)}, which is not in train. Every photograph "
+                "of val needs one of train's synsets."
             )
     targets = torch.tensor([labels[synset_of[name]] for name in flat])
     return ImageDataset([val / name for name in flat], targets, crop)

@@ -128,7 +128,8 @@ def draw_stream(labels: Tensor, positive_share: float, n: int, seed: int, backgr
         longest = int(min(len(positives) / positive_share, len(negatives) / (1 - positive_share)))
         raise DataError(
             f"a stream of {n} with positive_share={positive_share} needs {positive_count} positives and "
-            f"{n - positive_count} negatives, but there are only {len(positives)} and {len(negatives)}: n can be at most {longest}."
+            f"{n - positive_count} negatives, but there are only {len(positives)} and {len(negatives)}: n can be "
+            f"at most {longest}."
         )
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.cat([_draw(positives, positive_count, generator), _draw(negatives, n - positive_count, generator)])

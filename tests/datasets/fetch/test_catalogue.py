@@ -31,7 +31,10 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_list_loads_no_loader_and_no_torch() -> None:
-    code = "from penstock.datasets.fetch.table import CATALOGUE as c; c.listing(); import sys; print('torch' in sys.modules)"
+    code = (
+        "import sys; from penstock.datasets.fetch.table import CATALOGUE\n"
+        "CATALOGUE.listing(); print('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
