@@ -1,6 +1,6 @@
-"""Measure the figures and write benchmarks/latest.json: a list of {figure, value, reach, holds}, machine and versions.
+"""Run the benchmarks and write benchmarks/latest.json: machine, versions and a list of {figure, value, reach, holds}.
 
-A part that is run alone replaces its own rows and leaves the others as they were measured.
+Running a single part replaces the rows of that part and keeps all others.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PARTS: dict[str, Callable[[], list[Any]]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One figure as it stands in latest.json."""
+    """One entry of the list in latest.json."""
 
     part: str
     figure: str
@@ -52,11 +52,11 @@ class Row:
 
 
 def main() -> None:
-    """Measure all parts, or one of them."""
+    """Run all parts, or a single one."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--only", choices=PARTS, help="measure this part alone")
+    parser.add_argument("--only", choices=PARTS, help="run only this part")
     only = parser.parse_args().only
-    rows = {part: [row for row in _before() if row["part"] == part] for part in PARTS}
+    rows = {part: [row for row in _previous_rows() if row["part"] == part] for part in PARTS}
     for part in [only] if only else PARTS:
         print(f"measuring {part} …", flush=True)
         measured = [
@@ -65,13 +65,13 @@ def main() -> None:
         ]
         rows[part] = [asdict(row) for row in measured]
         _write([row for part_rows in rows.values() for row in part_rows])
-    table = table_of("figure", ">value", ">reach", "holds", title="benchmarks/latest.json")
+    table = table_of("figure", ">value", ">target", "holds", title="benchmarks/latest.json")
     for row in json.loads(LATEST.read_text())["figures"]:
         table.add_row(row["figure"], f"{row['value']:.4g}", row["reach"], "yes" if row["holds"] else "NO")
     Console(width=100).print(table)
 
 
-def _before() -> list[dict[str, Any]]:
+def _previous_rows() -> list[dict[str, Any]]:
     return json.loads(LATEST.read_text())["figures"] if LATEST.exists() else []
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark returns."""
+"""The result of a benchmark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value, and what it is to reach."""
+    """A measured value and its target.
+
+    Attributes:
+        figure: what was measured, as it is named in latest.json.
+        relation, reach: the target.
+        details: further measurements, written to latest.json beside the value.
+    """
 
     figure: str
     value: float
@@ -18,5 +24,5 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether the value reaches it."""
+        """Whether the value meets the target."""
         return self.value <= self.reach if self.relation == "<=" else self.value >= self.reach

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from penstock.errors import DataError, MissingExtraError, StorageError, TrainingError
+from penstock.errors import DataError, StorageError, TrainingError, require
 from penstock.models.eight_blocks import DEPTH
 from reproduction.experiments.execute import execute_runs
 from reproduction.experiments.measure import ACCURACY_TOLERANCE
@@ -231,11 +231,6 @@ def _storage(optuna: Any, text: str) -> Any:
 
 
 def _optuna() -> Any:
-    try:
-        import optuna
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "a sweep needs 'optuna', which is not installed: pip install 'penstock[sweep]'"
-        ) from error
+    optuna: Any = require("optuna", extra="sweep")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
