@@ -239,9 +239,59 @@ def test_a_refusal_as_a_person_sees_it(home):
     assert done.stdout == ""
 
 
-def test_wrong_usage_exits_with_2(typed):
-    assert "No such command" in typed("gat", code=2).err
-    assert "Missing option" in typed("cuts", "mine:network", code=2).err
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (("evaluat",), "'evaluate'"),
+        (("isalnd",), "'island'"),
+        (("wakeword", "trian"), "'train'"),
+        (("cuts", "mine:network", "--shap", "6"), "--shape"),
+        (("wakeword", "train", "--max-mis-rate", "0.1"), "--max-miss-rate"),
+    ],
+)
+def test_a_mistyped_command_or_option_names_the_near_ones(typed, arguments, near):
+    assert near in typed(*arguments, code=2).err
+
+
+def test_a_missing_option_is_a_usage_error(typed):
+    assert "--shape" in typed("cuts", "mine:network", code=2).err
+
+
+COMMANDS = [
+    "cuts",
+    "train",
+    "calibrate",
+    "evaluate",
+    "export",
+    "run",
+    "listen",
+    "island",
+    "up",
+    "certs",
+    "serve",
+    "wakeword",
+    "data",
+    "demo",
+]
+
+
+def test_commands_are_listed_in_the_order_of_use(typed):
+    lines = [line.strip("│ ").split() for line in typed("--help").out.splitlines()]
+    assert [words[0] for words in lines if words and words[0] in COMMANDS] == COMMANDS
+    groups = [line.strip("│ ").split() for line in typed("wakeword", "--help").out.splitlines()]
+    assert [words[0] for words in groups if words and words[0] in ("train", "evaluate")] == ["train", "evaluate"]
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("train",), ("evaluate",), ("export",), ("wakeword", "train"), ("wakeword", "evaluate")]
+)
+def test_help_is_readable_at_80_columns(home, command):
+    env = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
+    code = [sys.executable, "-c", "from penstock.cli import main; main()", *command, "--help"]
+    text = subprocess.run(code, cwd=home, env=env, capture_output=True, text=True, timeout=200, check=True).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text, "nothing is cut off"
+    assert text.index("Example: penstock") < text.index("Options")
 
 
 def test_help_teaches(typed):
