@@ -1,4 +1,4 @@
-"""Tables of experiments, results, trials and claims for a terminal."""
+"""Terminal tables of experiments, results, trials and claims."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from reproduction.sweep.pareto import Trial
 
 
 def experiments_table(experiments: Iterable[Experiment]) -> Table:
-    """Return a row for each table and figure that can be reproduced."""
-    table = table_of("name", "what it shows", "tasks", title="The paper's results")
+    """Return one row per table and figure of the paper."""
+    table = table_of("name", "description", "tasks", title="Experiments")
     for experiment in experiments:
         table.add_row(experiment.name, experiment.title, ", ".join(experiment.tasks))
     return table
 
 
 def results_table(rows: Iterable[SummaryRow]) -> Table:
-    """Return a row for each method on each task: means over seeds, at the operating point of a table."""
+    """Return one row per method and task: means over seeds, at the operating point of table 1."""
     table = table_of(
         "task",
         "method",
@@ -32,13 +32,16 @@ def results_table(rows: Iterable[SummaryRow]) -> Table:
         ">lost",
         ">sparsity",
         ">AUC",
-        title="Test data, means over seeds; thresholds chosen on validation data, by accuracy",
+        title="Test data, means over seeds; thresholds chosen for accuracy on validation data",
     )
     for row in rows:
         table.add_row(
             row.task,
             " ".join(
-                [row.method, *(f"{_GREEK.get(name, name)} {_setting(value)}" for name, value in row.settings.items())]
+                [
+                    row.method,
+                    *(f"{_SETTING_NAMES.get(name, name)} {_setting(value)}" for name, value in row.settings.items()),
+                ]
             ),
             str(len(row.seeds)),
             _mean_std(row.accuracy),
@@ -51,9 +54,9 @@ def results_table(rows: Iterable[SummaryRow]) -> Table:
 
 
 def trials_table(trials: Iterable[Trial]) -> Table:
-    """Return a row for each trial of a sweep."""
-    columns = (">α", ">β", "layers behind", ">accuracy", ">early stopping", ">at equal loss", ">sparsity")
-    table = table_of(*columns, title="The Pareto front, on validation data")
+    """Return one row per trial of a sweep."""
+    columns = (">α", ">β", "layers after", ">accuracy", ">early stopping", ">at equal loss", ">sparsity")
+    table = table_of(*columns, title="Pareto front, on validation data")
     for trial in sorted(trials, key=lambda trial: -trial.accuracy):
         table.add_row(
             f"{trial.method.alpha:g}",
@@ -68,8 +71,8 @@ def trials_table(trials: Iterable[Trial]) -> Table:
 
 
 def claims_table(claims: Iterable[Claim]) -> Table:
-    """Return a row for each claim of the paper: what it is of ours, and whether it holds."""
-    table = table_of("claim", "data", ">value", ">reach", "holds", ">seeds", title="The paper's claims, on test data")
+    """Return one row per claim of the paper: our value, the target, and whether it holds."""
+    table = table_of("claim", "data", ">value", ">target", "holds", ">seeds", title="The paper's claims, on test data")
     for claim in claims:
         table.add_row(
             claim.quantity.rstrip(","),
@@ -82,7 +85,7 @@ def claims_table(claims: Iterable[Claim]) -> Table:
     return table
 
 
-_GREEK = {"alpha": "α", "beta": "β", "blocks": "at", "block": "at", "switch_every": "N"}
+_SETTING_NAMES = {"alpha": "α", "beta": "β", "blocks": "at", "block": "at", "switch_every": "N"}
 
 
 def _setting(value: object) -> str:

@@ -95,18 +95,18 @@ def positions(weights: LossWeights) -> list[Method]:
 
 def counts(weights: LossWeights, grid: Grid) -> list[Method]:
     """Return networks with one to eight evenly spaced layers."""
-    return [GC(*weights.trade_off, blocks=spread(count)) for count in grid.counts]
+    return [GC(*weights.trade_off, blocks=evenly_spaced_blocks(count)) for count in grid.counts]
 
 
 def gate_every_block(weights: LossWeights) -> Method:
     """Return the network with a layer after each of the eight blocks."""
-    return GC(*weights.trade_off, blocks=spread(DEPTH))
+    return GC(*weights.trade_off, blocks=evenly_spaced_blocks(DEPTH))
 
 
-def spread(count: int) -> tuple[int, ...]:
+def evenly_spaced_blocks(count: int) -> tuple[int, ...]:
     """Return the blocks that ``count`` evenly spaced layers follow.
 
-    >>> spread(4), spread(1), spread(8)
+    >>> evenly_spaced_blocks(4), evenly_spaced_blocks(1), evenly_spaced_blocks(8)
     ((2, 4, 6, 8), (4,), (1, 2, 3, 4, 5, 6, 7, 8))
     """
     return (4,) if count == 1 else tuple(round((i + 1) * DEPTH / count) for i in range(count))
@@ -147,13 +147,13 @@ GRIDS = {
 """By profile; the lite grid has just enough points to show a trend."""
 
 
-def turns(epochs: int) -> list[int]:
-    """Return turn lengths that give gate and network the same number of turns.
+def switch_intervals(epochs: int) -> list[int]:
+    """Return the values of ``switch_every`` that train gate and network equally long.
 
-    >>> turns(24), turns(200)
+    >>> switch_intervals(24), switch_intervals(200)
     ([1, 6], [1, 10, 50, 100])
     """
-    return [length for length in (1, 6, 10, 50, 100) if epochs % (2 * length) == 0]
+    return [interval for interval in (1, 6, 10, 50, 100) if epochs % (2 * interval) == 0]
 
 
 _METHODS: dict[str, Callable[[LossWeights, Grid, Budget], list[Method]]] = {
@@ -167,7 +167,7 @@ _METHODS: dict[str, Callable[[LossWeights, Grid, Budget], list[Method]]] = {
     "figure-gate-input": lambda weights, grid, budget: [GateInput(block, 0.7, 0.6) for block in grid.gate_inputs],
     "figure-two-stages": lambda weights, grid, budget: [
         GC(0.5, 0.55),
-        *(TwoStage(turn, 0.5, beta) for turn in turns(budget.epochs) for beta in (None, 0.55)),
+        *(TwoStage(interval, 0.5, beta) for interval in switch_intervals(budget.epochs) for beta in (None, 0.55)),
     ],
     "figure-dropout": lambda weights, grid, budget: [
         Baseline(),
@@ -184,13 +184,13 @@ EXPERIMENTS: dict[str, Experiment] = {
         ("table1", "six methods on each data set", PUBLIC_TASKS),
         ("figure-position", "early stopping and sparsity against the position of one layer", PUBLIC_TASKS),
         ("figure-count", "accuracy against the number of layers", ("fashion-mnist", "wake-word")),
-        ("figure-modes", "independent, incremental and one gate only", ("fashion-mnist", "wake-word")),
+        ("figure-modes", "independent gates, incremental gates and a single gate", ("fashion-mnist", "wake-word")),
         ("figure-alpha", "the effect of α on network and gate", ("cifar10",)),
         ("figure-beta", "the effect of β on network and mask", ("cifar10",)),
         ("figure-weights", "the histogram of φ, and the mask's size when sparsely encoded", ("cifar10",)),
         ("figure-gate-input", "the effect of the gate's input", ("cifar10",)),
         ("figure-two-stages", "training in two stages", ("cifar10",)),
-        ("figure-dropout", "a control: the network as it is, with dropout in the layer's place", ("cifar10",)),
-        ("figure-roc", "the gates' curves against BranchyNet's", PUBLIC_TASKS),
+        ("figure-dropout", "control: the plain network with dropout in place of the layer", ("cifar10",)),
+        ("figure-roc", "ROC curves of gates and BranchyNet exits", PUBLIC_TASKS),
     )
 }

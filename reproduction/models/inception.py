@@ -1,7 +1,7 @@
-"""The paper's Inception, for images and for time series: 8 inception blocks and 2 linear blocks (eight_blocks.py).
+"""The paper's Inception, for images and time series: 8 inception blocks and 2 linear blocks (eight_blocks.py).
 
-An inception block looks at its input through windows of several widths at once and puts what they see side by side
-(Szegedy et al., arXiv:1409.4842; the wide window as two narrow ones and the batch norms as in arXiv:1512.00567).
+An inception block concatenates convolutions of several kernel sizes (Szegedy et al., arXiv:1409.4842). As in
+arXiv:1512.00567, a 5-wide convolution is two 3-wide ones, and convolutions are followed by batch norm.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from penstock.models.eight_blocks import IMAGES, SERIES, BlockNet, Layers, conv_norm
 
 BRANCHES = 4
-"""Of a block, side by side; each gives as many of its channels."""
+"""Parallel branches of a block; each computes the same number of channels."""
 
 
 def inception8(in_channels: int = 1, classes: int = 6, width: int = 16) -> BlockNet:
@@ -19,7 +19,7 @@ def inception8(in_channels: int = 1, classes: int = 6, width: int = 16) -> Block
     Args:
         in_channels: channels of the image.
         classes: classes of the output, background included.
-        width: channels after the first block, a multiple of 4: each of the four branches gives a quarter.
+        width: channels after the first block; a multiple of 4, a quarter per branch.
 
     >>> inception8().eval()(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 6])
@@ -37,7 +37,7 @@ def inception8_1d(in_channels: int, classes: int, width: int = 16) -> BlockNet:
 
 
 class InceptionBlock(nn.Module):
-    """Four branches side by side: windows of width 1, 3 and 5, and the maximum over a window of 3.
+    """Four parallel branches: convolutions of size 1, 3 and 5, and max pooling of size 3.
 
     Shapes:
         (batch, in_channels, *size) -> (batch, out_channels, *size / stride)
@@ -46,16 +46,15 @@ class InceptionBlock(nn.Module):
     def __init__(self, layers: Layers, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
         quarter = out_channels // BRANCHES
-        narrow = [in_channels, quarter, 1]
+        pointwise = [in_channels, quarter, 1]
 
         def branch(*convolutions: list[int]) -> list[nn.Module]:
-            made = [[*conv_norm(layers, *sizes), nn.ReLU()] for sizes in convolutions]
-            return [layer for layers_ in made for layer in layers_]
+            return [layer for sizes in convolutions for layer in (*conv_norm(layers, *sizes), nn.ReLU())]
 
-        self.point = nn.Sequential(*branch([*narrow, stride]))
-        self.three = nn.Sequential(*branch(narrow, [quarter, quarter, 3, stride]))
-        self.five = nn.Sequential(*branch(narrow, [quarter, quarter, 3], [quarter, quarter, 3, stride]))
-        self.peak = nn.Sequential(layers.max_pool(3, stride=stride, padding=1), *branch(narrow))
+        self.point = nn.Sequential(*branch([*pointwise, stride]))
+        self.three = nn.Sequential(*branch(pointwise, [quarter, quarter, 3, stride]))
+        self.five = nn.Sequential(*branch(pointwise, [quarter, quarter, 3], [quarter, quarter, 3, stride]))
+        self.peak = nn.Sequential(layers.max_pool(3, stride=stride, padding=1), *branch(pointwise))
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([self.point(x), self.three(x), self.five(x), self.peak(x)], dim=1)

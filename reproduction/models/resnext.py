@@ -1,8 +1,8 @@
-"""ResNeXt (Xie et al., arXiv:1611.05431): a ResNet whose convolutions are split into groups.
+"""ResNeXt (Xie et al., arXiv:1611.05431): a ResNet with grouped convolutions.
 
-ResNeXt-101 64x4d is the paper's network for ImageNet: 64 groups of 4 channels and more, 83.5 million parameters and
-15.5 billion multiply-accumulates for an image of 224x224. It is cut between its stages (``layer1`` ...) or between
-their bottlenecks (``layer3.11``). ``resnext8`` is the small network of eight such blocks (eight_blocks.py).
+ResNeXt-101 64x4d is the paper's network for ImageNet: 64 groups of at least 4 channels, 83.5 M parameters and 15.5 G
+MACs for an image of 224x224. It can be cut between its stages (``layer1`` ...) or between their bottlenecks
+(``layer3.11``). ``resnext8`` is a small network of eight such blocks (eight_blocks.py).
 """
 
 from torch import Tensor, nn
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from penstock.models.eight_blocks import IMAGES, SERIES, BlockNet, Layers, Residual, conv_norm
 
 GROUPS = 64
-"""Groups of a 3x3 convolution in ResNeXt-101: the "64" of 64x4d."""
+"""Groups of a 3x3 convolution in ResNeXt-101 (the "64" of 64x4d)."""
 
 GROUP_WIDTH = 4
-"""Channels of a group in the small networks: the "4d"."""
+"""Channels per group in the small networks (the "4d")."""
 
 
 def resnext8(in_channels: int = 1, classes: int = 6, width: int = 16) -> BlockNet:
@@ -42,9 +42,9 @@ def grouped_block(layers: Layers, in_channels: int, out_channels: int, stride: i
 
 
 def bottleneck(layers: Layers, in_channels: int, out_channels: int, stride: int, groups: int) -> Residual:
-    """Build a residual block that convolves in groups: pointwise, grouped, pointwise.
+    """Build a residual block of three convolutions: pointwise, grouped, pointwise.
 
-    As in 64x4d the grouped convolution is as wide as the output.
+    As in 64x4d, the grouped convolution has as many channels as the output.
     """
     body = nn.Sequential(
         *conv_norm(layers, in_channels, out_channels, 1),
@@ -57,7 +57,7 @@ def bottleneck(layers: Layers, in_channels: int, out_channels: int, stride: int,
 
 
 def resnext101_64x4d(classes: int = 1000, in_channels: int = 3) -> "ResNeXt":
-    """Build ResNeXt-101 64x4d with fresh weights.
+    """Build ResNeXt-101 64x4d with random weights.
 
     Args:
         classes: classes of the output, background included (501 under the paper's mapping of ImageNet).
@@ -70,12 +70,12 @@ def resnext101_64x4d(classes: int = 1000, in_channels: int = 3) -> "ResNeXt":
 
 
 class ResNeXt(nn.Module):
-    """A stem, four stages of bottlenecks, a head.
+    """A stem, four stages of bottlenecks and a head.
 
     Attributes:
-        stem: a quarter of the size, 64 channels.
-        layer1, layer2, layer3, layer4: 256, 512, 1024, 2048 channels; each but the first halves the size.
-        head: global average and one linear layer.
+        stem: 64 channels at a quarter of the resolution.
+        layer1, layer2, layer3, layer4: 256, 512, 1024, 2048 channels; each but the first halves the resolution.
+        head: global average pooling and a linear layer.
     """
 
     def __init__(self, depths: tuple[int, int, int, int], classes: int, in_channels: int) -> None:
@@ -106,7 +106,7 @@ class ResNeXt(nn.Module):
 
 
 def _stage(depth: int, in_channels: int, out_channels: int, stride: int) -> nn.Sequential:
-    """Join ``depth`` bottlenecks; the first one changes the shape."""
+    """Build ``depth`` bottlenecks; the first one changes the shape."""
     first = bottleneck(IMAGES, in_channels, out_channels, stride, GROUPS)
     others = (bottleneck(IMAGES, out_channels, out_channels, 1, GROUPS) for _ in range(depth - 1))
     return nn.Sequential(first, *others)

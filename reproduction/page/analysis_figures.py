@@ -1,6 +1,6 @@
-"""The figures of the paper's deeper analysis, on one data set: α, β, φ, the gate's input and training in two stages.
+"""The paper's figures that analyse one data set: α, β, φ, the gate's input, two-stage training and dropout.
 
-Each function takes plain results, by setting and seed, and returns a figure. What is not computed yet is left out.
+Each function takes results by setting and seed and returns a figure; missing results are left out.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from reproduction.results.summary import MeanStd
 
 SIZE = (8.2, 3.5)
 NETWORK = ("#2a8f5b", "s")
-"""Colour and marker of the network, where the gate has others."""
+"""Colour and marker of values of the network, next to those of the gate."""
 
 
 def phi_figure(results: BySeed) -> Figure:
-    """Draw how the weights φ of the mask are spread over [0, 1]; what is above ½ is kept."""
+    """Plot the histogram of φ; dimensions above ½ are kept."""
     figure = Figure(figsize=(6.6, 3.4), layout="constrained")
     axes = figure.subplots()
     counts = np.array([result["layers"][0]["phi_histogram"] for result in results.values()]).sum(0)
@@ -37,11 +37,11 @@ def phi_figure(results: BySeed) -> Figure:
     lowest = 10 ** np.floor(np.log10(1 / counts.sum()))
     axes.set(xlabel="φ", ylabel="share of the dimensions", xlim=(0, 1), yscale="log", ylim=(lowest, 1))
     in_percent(axes.yaxis)
-    return _finished(figure, axes)
+    return _with_legend(figure, axes)
 
 
 def alpha_figure(baseline: BySeed, alphas: Mapping[float, BySeed]) -> Figure:
-    """Draw what α does to the network's accuracy, and to the gate's curve."""
+    """Plot the effect of α on the accuracy of the network and on the gate."""
     figure, left, right = _pair()
     _level(left, baseline, accuracy, "Baseline")
     line(left, alphas, accuracy, NETWORK, "with a gate")
@@ -49,11 +49,11 @@ def alpha_figure(baseline: BySeed, alphas: Mapping[float, BySeed]) -> Figure:
     line(right, alphas, gate_auc, (NEGATIVE, "^"), "AUC")
     line(right, alphas, gate_stopping, (POSITIVE, "o"), "early stopping, at 1 % of positives lost")
     right.set(title="the gate", xlabel="α", ylim=(None, 1.01))
-    return _finished(figure, left, right)
+    return _with_legend(figure, left, right)
 
 
 def beta_figure(baseline: BySeed, betas: Mapping[float, BySeed]) -> Figure:
-    """Draw what β does to the network's accuracy, and to the mask."""
+    """Plot the effect of β on the accuracy of the network and on the mask."""
     figure, left, right = _pair()
     _level(left, baseline, accuracy, "Baseline")
     line(left, betas, accuracy, NETWORK, "with a layer")
@@ -61,70 +61,70 @@ def beta_figure(baseline: BySeed, betas: Mapping[float, BySeed]) -> Figure:
     line(right, betas, lambda result: float(result["activation_sparsity"]), (NEGATIVE, "^"), "activation sparsity")
     right.set(title="the mask", xlabel="β", ylabel="values dropped", ylim=(-0.03, 1.03))
     in_percent(right.yaxis)
-    return _finished(figure, left, right)
+    return _with_legend(figure, left, right)
 
 
 def gate_input_figure(blocks: Mapping[int, BySeed]) -> Figure:
-    """Draw what it does where the gate takes its input from; the mask stays behind block 4."""
+    """Plot the effect of the block that the gate reads; the mask stays after block 4."""
     figure, left, right = _pair()
     line(left, blocks, gate_auc, (NEGATIVE, "^"), "AUC of the gate")
     line(right, blocks, accuracy, NETWORK, "accuracy of the network")
     names = ["raw", *map(str, range(1, 8))]
     for axes in (left, right):
         axes.axvline(4, color=NEUTRAL, linestyle=":", label="the mask" if axes is left else None)
-        axes.set(xlabel="block that the gate reads", xticks=range(8))
+        axes.set(xlabel="block read by the gate", xticks=range(8))
         axes.set_xticklabels(names)
     left.set(title="the gate", ylabel="AUC")
     right.set(title="the network", ylabel="accuracy")
-    return _finished(figure, left, right)
+    return _with_legend(figure, left, right)
 
 
 def two_stages_figure(joint: BySeed, plain: Mapping[int, BySeed], compressed: Mapping[int, BySeed]) -> Figure:
-    """Draw training by turns of N epochs, without and with a compression, beside training all at once.
+    """Plot alternating training for N epochs each, without and with compression, against joint training.
 
     Args:
-        joint: all at once.
-        plain, compressed: by turns, by N.
+        joint: results of joint training.
+        plain, compressed: results of alternating training by N, without and with compression.
     """
     figure, left, right = _pair()
     for axes, quantity in ((left, accuracy), (right, gate_stopping)):
         first = axes is left
-        _level(axes, joint, quantity, "all at once" if first else None)
-        line(axes, plain, quantity, (NEGATIVE, "^"), "by turns, without compression" if first else None)
-        line(axes, compressed, quantity, (POSITIVE, "o"), "by turns, with compression" if first else None)
-        axes.set(xlabel="epochs a turn, N", xscale="log", xticks=sorted({*plain, *compressed}))
+        _level(axes, joint, quantity, "joint" if first else None)
+        line(axes, plain, quantity, (NEGATIVE, "^"), "alternating, without compression" if first else None)
+        line(axes, compressed, quantity, (POSITIVE, "o"), "alternating, with compression" if first else None)
+        axes.set(xlabel="N, epochs between switches", xscale="log", xticks=sorted({*plain, *compressed}))
         axes.set_xticks([], minor=True)
-        axes.set_xticklabels([str(turn) for turn in sorted({*plain, *compressed})])
+        axes.set_xticklabels([str(epochs) for epochs in sorted({*plain, *compressed})])
     left.set(title="the network", ylabel="accuracy")
     right.set(title="the gate, at 1 % of positives lost", ylabel="early stopping")
     in_percent(right.yaxis)
-    return _finished(figure, left, right)
+    return _with_legend(figure, left, right)
 
 
 def dropout_figure(baseline: BySeed, rates: Mapping[float, BySeed], ours: Mapping[str, BySeed]) -> Figure:
-    """Draw the accuracy of the plain network against its rate of dropout; those with a layer lie across.
+    """Plot the accuracy of the plain network against its dropout rate; GC networks are horizontal lines.
 
     Args:
-        baseline: without dropout.
-        rates: with dropout, by its rate.
-        ours: with a layer, by the name of the row in table 1.
+        baseline: results without dropout.
+        rates: results with dropout, by rate.
+        ours: results with a layer, by row of table 1.
     """
     figure = Figure(figsize=(6.6, 3.6), layout="constrained")
     axes = figure.subplots()
     line(axes, {0.0: baseline, **rates}, accuracy, STYLES[BASELINE], "Baseline, with dropout")
     for name, results in ours.items():
         _level(axes, results, accuracy, name, STYLES[name][0])
-    axes.set(xlabel="rate of dropout", ylabel="accuracy", xlim=(-0.03, 1.1 * max(rates)))
-    return _finished(figure, axes)
+    axes.set(xlabel="dropout rate", ylabel="accuracy", xlim=(-0.03, 1.1 * max(rates)))
+    return _with_legend(figure, axes)
 
 
 def gate_auc(result: dict[str, Any]) -> float:
-    """Return the AUC of the only gate, wherever it stands."""
+    """Return the AUC of the network's only gate."""
     return float(_gate(result)["auc"])
 
 
 def gate_stopping(result: dict[str, Any]) -> float:
-    """Return its early stopping at 1 % of positives lost."""
+    """Return the early stopping of the network's only gate at 1 % of positives lost."""
     return float(_gate(result)["early_stopping_at"][COMPARED_LOSS])
 
 
@@ -139,15 +139,15 @@ def _pair() -> tuple[Figure, Axes, Axes]:
 
 
 def _level(axes: Axes, results: BySeed, quantity: Quantity, label: str | None, colour: str = "#333333") -> None:
-    """Draw a mean over seeds as a line across, with a band of one standard deviation."""
+    """Plot a mean over seeds as a horizontal line, with a band of one standard deviation."""
     if results:
         level = MeanStd.of([quantity(result) for result in results.values()])
         axes.axhline(level.mean, color=colour, linestyle="--", linewidth=1.2, label=label)
         axes.axhspan(level.mean - level.std, level.mean + level.std, color=colour, alpha=0.1, linewidth=0)
 
 
-def _finished(figure: Figure, *panels: Axes) -> Figure:
-    """Add what all have: a grid, and one legend below."""
+def _with_legend(figure: Figure, *panels: Axes) -> Figure:
+    """Add grids and a common legend."""
     for axes in panels:
         axes.grid(alpha=0.2)
     legend_below(figure)

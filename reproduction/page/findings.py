@@ -23,10 +23,10 @@ def position_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
     """Report early stopping and sparsity at 10, 40 and 80 % depth, and their trend with depth."""
     parts = []
     for block in (1, 4, 8):
-        there = [places[block] for places in lines.values() if places.get(block)]
-        if there:
-            stops = _range([_mean(results, lambda result: stopping_at(result, COMPARED_LOSS)) for results in there])
-            drops = _range([_mean(results, sparsity) for results in there])
+        at_block = [places[block] for places in lines.values() if places.get(block)]
+        if at_block:
+            stops = _range([_mean(results, lambda result: stopping_at(result, COMPARED_LOSS)) for results in at_block])
+            drops = _range([_mean(results, sparsity) for results in at_block])
             parts.append(
                 f"at {10 * block} % depth a layer stops {stops} of the negatives and drops {drops} of the values"
             )
@@ -67,27 +67,27 @@ def count_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
 
 def alpha_finding(baseline: BySeed, alphas: Mapping[float, BySeed]) -> str:
     """Report at how many α the gated network beats the Baseline, and the AUC at the smallest and largest α."""
-    there = {alpha: results for alpha, results in alphas.items() if results}
-    if not baseline or not there:
+    available = {alpha: results for alpha, results in alphas.items() if results}
+    if not baseline or not available:
         return ""
-    better = sum(_mean(results, accuracy) > _mean(baseline, accuracy) for results in there.values())
-    first, last = min(there), max(there)
+    better = sum(_mean(results, accuracy) > _mean(baseline, accuracy) for results in available.values())
+    first, last = min(available), max(available)
     return (
-        f"Here the gated network is more accurate than the Baseline at {better} of {len(there)} values of α, and the "
-        f"gate's AUC is {_mean(there[first], gate_auc):.4f} at α = {first:g} and {_mean(there[last], gate_auc):.4f} at "
+        f"Here the gated network is more accurate than the Baseline at {better} of {len(available)} values of α, and the "
+        f"gate's AUC is {_mean(available[first], gate_auc):.4f} at α = {first:g} and {_mean(available[last], gate_auc):.4f} at "
         f"α = {last:g}."
     )
 
 
 def beta_finding(baseline: BySeed, betas: Mapping[float, BySeed]) -> str:
     """Report sparsity at the smallest and largest β, and the range of accuracies relative to the Baseline."""
-    there = {beta: results for beta, results in betas.items() if results}
-    if not baseline or not there:
+    available = {beta: results for beta, results in betas.items() if results}
+    if not baseline or not available:
         return ""
-    least, most = (percent(_mean(there[beta], sparsity)) for beta in (min(there), max(there)))
-    gains = [_mean(results, accuracy) - _mean(baseline, accuracy) for results in there.values()]
+    least, most = (percent(_mean(available[beta], sparsity)) for beta in (min(available), max(available)))
+    gains = [_mean(results, accuracy) - _mean(baseline, accuracy) for results in available.values()]
     return (
-        f"Here the mask drops {least} of the values at β = {min(there):g} and {most} at β = {max(there):g}. Accuracy "
+        f"Here the mask drops {least} of the values at β = {min(available):g} and {most} at β = {max(available):g}. Accuracy "
         f"minus the Baseline's lies between {_points(min(gains))} and {_points(max(gains))}."
     )
 
@@ -105,40 +105,40 @@ def phi_finding(results: BySeed) -> str:
 
 def gate_input_finding(blocks: Mapping[int, BySeed]) -> str:
     """Report which input is best for the gate, and which for the network."""
-    there = {block: results for block, results in blocks.items() if results}
-    if not there:
+    available = {block: results for block, results in blocks.items() if results}
+    if not available:
         return ""
-    best = [max(there, key=lambda block: _mean(there[block], quantity)) for quantity in (gate_auc, accuracy)]
+    best = [max(available, key=lambda block: _mean(available[block], quantity)) for quantity in (gate_auc, accuracy)]
     gate, network = ("the raw input" if block == 0 else f"block {block}" for block in best)
     return f"Here the gate is best when it reads {gate}, and the network is best when the gate reads {network}."
 
 
-def two_stages_finding(joint: BySeed, turns: Sequence[BySeed]) -> str:
+def two_stages_finding(joint: BySeed, alternating: Sequence[BySeed]) -> str:
     """Report the gain of joint training over the best alternating one."""
-    there = [results for results in turns if results]
-    if not joint or not there:
+    available = [results for results in alternating if results]
+    if not joint or not available:
         return ""
     gains = [
-        _mean(joint, quantity) - max(_mean(results, quantity) for results in there)
+        _mean(joint, quantity) - max(_mean(results, quantity) for results in available)
         for quantity in (accuracy, gate_stopping)
     ]
     return (
         f"Here joint training changes accuracy by {_points(gains[0])} and early stopping by {_points(gains[1])} "
-        f"relative to the best of {len(there)} alternating trainings."
+        f"relative to the best of {len(available)} alternating trainings."
     )
 
 
 def dropout_finding(baseline: BySeed, rates: Mapping[float, BySeed], ours: Mapping[str, BySeed]) -> str:
     """Report the gain of dropout over the Baseline, and of the GC networks over dropout, on the same seeds."""
-    there = {rate: results for rate, results in rates.items() if results}
-    seeds = set(baseline).intersection(*there.values(), *(results for results in ours.values() if results))
-    if not there or not seeds:
+    available = {rate: results for rate, results in rates.items() if results}
+    seeds = set(baseline).intersection(*available.values(), *(results for results in ours.values() if results))
+    if not available or not seeds:
         return ""
-    there = {rate: _of(results, seeds) for rate, results in there.items()}
-    ours = {name: _of(results, seeds) for name, results in ours.items()}
-    plain = _mean(_of(baseline, seeds), accuracy)
-    best = max(there, key=lambda rate: _mean(there[rate], accuracy))
-    noise = _mean(there[best], accuracy)
+    available = {rate: _select_seeds(results, seeds) for rate, results in available.items()}
+    ours = {name: _select_seeds(results, seeds) for name, results in ours.items()}
+    plain = _mean(_select_seeds(baseline, seeds), accuracy)
+    best = max(available, key=lambda rate: _mean(available[rate], accuracy))
+    noise = _mean(available[best], accuracy)
     above = [f"{name} {_points(_mean(results, accuracy) - noise)}" for name, results in ours.items() if results]
     text = (
         f"Here, on {len(seeds)} seed{'s' * (len(seeds) > 1)}, dropout alone changes the accuracy by "
@@ -157,7 +157,7 @@ def kept(result: dict[str, Any]) -> float:
     return float(sum(layer["density"] * prod(layer["feature"]) for layer in result["layers"]))
 
 
-def _of(results: BySeed, seeds: Collection[int]) -> BySeed:
+def _select_seeds(results: BySeed, seeds: Collection[int]) -> BySeed:
     return {seed: result for seed, result in results.items() if seed in seeds}
 
 

@@ -108,8 +108,8 @@ def _modes(finished: FinishedRuns) -> Iterator[Picture]:
         TASKS[task].title: (finished.by_seed(task, gate_every_block(finished.weights(task))), _singles(finished, task))
         for task in finished.tasks(EXPERIMENTS["figure-modes"])
     }
-    there = {title: (several, one) for title, (several, one) in panels.items() if several or any(one.values())}
-    yield Picture(dataset_figures.modes_figure(there))
+    available = {title: (several, one) for title, (several, one) in panels.items() if several or any(one.values())}
+    yield Picture(dataset_figures.modes_figure(available))
 
 
 def _alpha(finished: FinishedRuns) -> Iterator[Picture]:

@@ -1,4 +1,4 @@
-"""The tables of the results page, in Markdown: budgets, claims, table 1 and the sizes of masks."""
+"""The tables of the results page, in Markdown: budgets, claims, table 1, mask sizes, sweeps and trials."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from reproduction.results.paper_table1 import PAPER_TABLE1, ROWS, PaperRow
 from reproduction.results.summary import MeanStd, at_operating_point
 from reproduction.sweep.selected_weights import read_trials
 
-NOTHING = "–"
+EMPTY = "–"
 
 
 def budgets_table(finished: FinishedRuns) -> str:
-    """Return a row for each data set: how wide and how long it was trained, and on how much it was measured."""
-    columns = ["data set", "network", ">width", ">epochs", ">batch", ">trained on", ">of them positive"]
-    columns += [">tested on", ">of them positive", ">seeds", ">minutes a run"]
+    """Return one row per data set: network, training budget, and sizes of the training and test data."""
+    columns = ["data set", "network", ">width", ">epochs", ">batch", ">training samples", ">positives"]
+    columns += [">test samples", ">positives", ">seeds", ">minutes per run"]
     return table(columns, [_budget(finished, task) for task in finished.tasks()])
 
 
@@ -51,31 +51,31 @@ def _budget(finished: FinishedRuns, task: str) -> list[str]:
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
-    """Return a row for each claim."""
+    """Return one row per claim."""
     rows = [
         [
             claim.claim,
             claim.data,
-            claim.value_text if claim.spread is None else f"{claim.value_text} ± {claim.spread:.4f}",
+            claim.value_text if claim.std is None else f"{claim.value_text} ± {claim.std:.4f}",
             f"{'≥' if claim.sign == '>=' else '≤'} {claim.reach:g}",
             claim.status,
-            seeds_of(len(claim.seeds), len(claim.expected_seeds)),
+            seed_count(len(claim.seeds), len(claim.expected_seeds)),
             claim.losses_allowed,
         ]
         for claim in claims
     ]
-    return table(["claim", "data", ">value", ">reach", "holds", ">seeds", ">positives that may be lost"], rows)
+    return table(["claim", "data", ">value", ">target", "holds", ">seeds", ">positives that may be lost"], rows)
 
 
-def seeds_of(there: int, asked: int) -> str:
-    """Return how many seeds there are, and of how many if some are missing."""
-    return str(asked) if there == asked else f"{there} of {asked}"
+def seed_count(finished: int, expected: int) -> str:
+    """Return the number of finished seeds, as "2 of 3" if some are missing."""
+    return str(expected) if finished == expected else f"{finished} of {expected}"
 
 
 def task_table(finished: FinishedRuns, task: str) -> str:
-    """Return the paper's table 1 of a data set, and the paper's own figures beside ours."""
+    """Return table 1 of a data set: our values, and the paper's in the last columns."""
     columns = ["method", ">α", ">β", ">seeds", ">accuracy", ">early stopping", ">positives lost", ">sparsity", ">AUC"]
-    columns += [f">stops at {100 * lost:g} % lost" for lost in LOSS_LEVELS]
+    columns += [f">stopped at {100 * lost:g} % lost" for lost in LOSS_LEVELS]
     columns += [">paper: accuracy", ">early stopping", ">sparsity"]
     methods = table1(finished.weights(task))
     rows = [
@@ -86,13 +86,13 @@ def task_table(finished: FinishedRuns, task: str) -> str:
     return table(columns, rows)
 
 
-def _row(published: PaperRow, method: Method, results: BySeed, asked: int) -> list[str]:
+def _row(published: PaperRow, method: Method, results: BySeed, expected_seeds: int) -> list[str]:
     weights = [getattr(method, name, None) for name in ("alpha", "beta")]
     return [
         published.method,
-        *(NOTHING if weight is None else f"{weight:g}" for weight in weights),
-        seeds_of(len(results), asked),
-        *(_measured(results) if results else [NOT_RUN] + [NOTHING] * (4 + len(LOSS_LEVELS))),
+        *(EMPTY if weight is None else f"{weight:g}" for weight in weights),
+        seed_count(len(results), expected_seeds),
+        *(_measured(results) if results else [NOT_RUN] + [EMPTY] * (4 + len(LOSS_LEVELS))),
         f"{published.accuracy:.5f} ± {published.accuracy_std:.5f}",
         *(f"{100 * share:.4g} %" for share in (published.early_stopping, published.activation_sparsity)),
     ]
@@ -107,9 +107,9 @@ def _measured(results: BySeed) -> list[str]:
         percent(mean(point["early_stopping"] for point in points)),
         percent(mean(point["positive_lost_rate"] for point in points)),
         percent(mean(result["activation_sparsity"] for result in results.values())),
-        f"{mean(curve['auc'] for curve in curves):.4f}" if curves else NOTHING,
+        f"{mean(curve['auc'] for curve in curves):.4f}" if curves else EMPTY,
         *(
-            percent(mean(curve["early_stopping_at"][f"{lost:g}"] for curve in curves)) if curves else NOTHING
+            percent(mean(curve["early_stopping_at"][f"{lost:g}"] for curve in curves)) if curves else EMPTY
             for lost in LOSS_LEVELS
         ),
     ]
@@ -117,11 +117,11 @@ def _measured(results: BySeed) -> list[str]:
 
 @dataclass(frozen=True)
 class MaskSize:
-    """The bytes of a mask, and of what it lets through.
+    """The size of a mask under several encodings.
 
     Attributes:
         values: dimensions of the mask.
-        kept: those that it lets through.
+        kept: dimensions that the mask keeps.
     """
 
     values: int
@@ -129,17 +129,17 @@ class MaskSize:
 
     @property
     def bitmap_bytes(self) -> int:
-        """One bit a dimension."""
+        """One bit per dimension."""
         return ceil(self.values / 8)
 
     @property
     def indices_bytes(self) -> int:
-        """The number of each kept dimension, in 16 bits where they suffice, or else in 32."""
+        """The index of each kept dimension: 16 bits if that is enough, otherwise 32."""
         return self.kept * (2 if self.values <= 1 << 16 else 4)
 
     @property
     def entropy_bytes(self) -> float:
-        """What no code can go below, for dimensions that are kept independently of each other.
+        """The lower bound of any code that treats dimensions as independent.
 
         >>> MaskSize(16, 8).entropy_bytes, MaskSize(16, 0).entropy_bytes
         (2.0, 0.0)
@@ -149,14 +149,14 @@ class MaskSize:
 
     @classmethod
     def of(cls, result: dict[str, Any]) -> MaskSize:
-        """Read the first layer's mask."""
+        """Read the mask of the first layer from a result."""
         layer = result["layers"][0]
         values = prod(layer["feature"])
         return cls(values, round(layer["density"] * values))
 
 
 def masks_table(finished: FinishedRuns) -> str:
-    """Return the sizes of the best trade-off's masks, means over seeds; data sets that are not run are left out."""
+    """Return mask sizes of the best trade-off, means over seeds; data sets without runs are left out."""
     rows = []
     for task in finished.tasks():
         results = finished.by_seed(task, GC(*finished.weights(task).trade_off))
@@ -172,13 +172,13 @@ def masks_table(finished: FinishedRuns) -> str:
 
 
 def sweeps_table(finished: FinishedRuns) -> str:
-    """Return a row for each setting that a sweep tried: what it reached on validation data, and what it became."""
+    """Return one row per setting of a sweep: its values on validation data, and the row of table 1 it was chosen for."""
     rows = []
     for task in finished.tasks():
         weights = finished.weights(task)
         for trial in read_trials(finished.results, finished.profile, task):
             pair = (trial["method"]["alpha"], trial["method"]["beta"])
-            became = [
+            chosen_as = [
                 row
                 for row, chosen in zip(ROWS[-2:], (weights.trade_off, weights.accuracy), strict=True)
                 if pair == chosen
@@ -190,17 +190,17 @@ def sweeps_table(finished: FinishedRuns) -> str:
                     *(f"{weight:g}" for weight in pair),
                     f"{trial['accuracy']:.4f}",
                     *map(percent, shares),
-                    "; ".join(became),
+                    "; ".join(chosen_as),
                 ]
             )
     columns = (">α", ">β", ">accuracy", ">early stopping", ">at equal loss", ">sparsity", "chosen as")
     return table(["data set", *columns], rows)
 
 
-def tried_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a row for each thing that was tried: what it was, and what it gave on validation data."""
-    columns = ["data set", "trained on", "method", "what was tried", ">seed", ">accuracy"]
-    columns += [f">stopping at {100 * lost:g} % lost" for lost in LOSS_LEVELS] + [">sparsity"]
+def preliminary_trials_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return one row per preliminary trial: its setting, and its values on validation data."""
+    columns = ["data set", "training data", "method", "setting", ">seed", ">accuracy"]
+    columns += [f">stopped at {100 * lost:g} % lost" for lost in LOSS_LEVELS] + [">sparsity"]
     return table(
         columns,
         [
@@ -212,7 +212,7 @@ def tried_table(rows: Sequence[Mapping[str, Any]]) -> str:
                 str(row["seed"]),
                 f"{row['accuracy']:.4f}",
                 *(f"{value:.3f}" for value in row["early_stopping_at"]),
-                *[NOTHING] * (len(LOSS_LEVELS) - len(row["early_stopping_at"])),
+                *[EMPTY] * (len(LOSS_LEVELS) - len(row["early_stopping_at"])),
                 f"{row['activation_sparsity']:.3f}",
             ]
             for row in rows

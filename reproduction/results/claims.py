@@ -1,8 +1,7 @@
-"""The paper's claims as figures that ours must reach: each a value from test data, a sign and a number.
+"""The paper's claims as targets: each compares a value measured on test data with a number.
 
-All values are means over seeds. A difference is taken seed by seed, between runs of the same seed, and only then
-averaged. Early stopping is compared at equal shares of positives lost, accuracy at the operating point "accurate"
-(`measure.OperatingPoints`).
+All values are means over seeds. Differences are taken between runs of the same seed, then averaged. Early stopping is
+compared at equal positive loss, accuracy at the operating point "accurate" (`measure.OperatingPoints`).
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from reproduction.results.finished_runs import BySeed, FinishedRuns
 from reproduction.results.summary import at_operating_point
 
 COMPARED_LOSS = "0.01"
-"""The share of positives lost at which positions and several gates are compared."""
+"""Share of positives lost at which positions and several gates are compared."""
 
 DIGITS = 9
-"""Values are rounded to so many digits, so that what a float cannot write decides nothing."""
+"""Digits that values are rounded to, so that floating-point error does not decide a claim."""
 
 NOT_RUN = "not run yet"
 
@@ -36,17 +35,17 @@ _WORDS = {">=": "at least", "<=": "at most"}
 
 @dataclass(frozen=True)
 class Claim:
-    """A value, and what it is to reach.
+    """A measured value and its target.
 
     Attributes:
-        quantity: what the value is.
+        quantity: what is measured.
         data: the name of the task.
-        value: its mean over the seeds; None while there is no run to take it from.
-        sign, reach: what is claimed of it.
-        seeds: those that the value is a mean of.
-        expected_seeds: those that it is to be a mean of; nothing holds or is missed before all are there.
-        spread: the standard deviation over the seeds, where the value is a mean of one value a seed.
-        losses_allowed: where gates are compared at equal loss, how many of the positives may be lost: "0 of 80".
+        value: the mean over seeds; None before the first run.
+        sign, reach: the target.
+        seeds: the finished seeds.
+        expected_seeds: the seeds of the profile; the claim is undecided until all of them are finished.
+        std: the standard deviation over seeds; None if the value is not a mean of one value per seed.
+        losses_allowed: the number of positives that may be lost ("0 of 80"), for comparisons at equal loss.
     """
 
     quantity: str
@@ -56,45 +55,45 @@ class Claim:
     reach: float
     seeds: tuple[int, ...]
     expected_seeds: tuple[int, ...] = ()
-    spread: float | None = None
+    std: float | None = None
     losses_allowed: str = ""
 
     @property
     def claim(self) -> str:
-        """The claim in words."""
+        """The claim as a sentence."""
         return f"{self.quantity} is {_WORDS[self.sign]} {self.reach:g}"
 
     @property
     def holds(self) -> bool | None:
-        """Whether the value reaches it; None while seeds are missing."""
+        """Whether the value meets the target; None while seeds are missing."""
         if self.value is None or self.seeds != self.expected_seeds:
             return None
         return self.value >= self.reach if self.sign == ">=" else self.value <= self.reach
 
     @property
     def status(self) -> str:
-        """Whether it holds, as a person reads it."""
+        """Whether the claim holds, as text."""
         unknown = f"{len(self.seeds)} of {len(self.expected_seeds)} seeds" if self.seeds else NOT_RUN
         return {None: unknown, True: "yes", False: "MISSED"}[self.holds]
 
     @property
     def value_text(self) -> str:
-        """The value in four digits; in more where it would otherwise read like a reach that it misses."""
+        """The value with four digits, or more if rounding would make a missed target look met."""
         if self.value is None:
             return "–"
         texts = (f"{self.value:.{digits}f}" for digits in range(4, DIGITS + 1))
         return next(text for text in texts if self.holds is not False or float(text) != self.reach)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the claim as it stands in claims.json."""
+        """Return the entry of claims.json."""
         names = ("claim", "data", "value", "sign", "reach", "holds")
-        plain = {name: getattr(self, name) for name in names} | {"seeds": list(self.seeds)}
-        more = {"standard_deviation": self.spread, "positives_that_may_be_lost": self.losses_allowed or None}
-        return plain | {name: value for name, value in more.items() if value is not None}
+        required = {name: getattr(self, name) for name in names} | {"seeds": list(self.seeds)}
+        optional = {"standard_deviation": self.std, "positives_that_may_be_lost": self.losses_allowed or None}
+        return required | {name: value for name, value in optional.items() if value is not None}
 
 
 def claims(results: Path, profile: str) -> list[Claim]:
-    """Return all claims, task by task; those that no run speaks to yet have no value."""
+    """Return all claims, task by task; claims without a finished run have no value."""
     finished = FinishedRuns(results, profile)
     found: list[Claim] = []
     several = finished.tasks(EXPERIMENTS["figure-modes"])
@@ -106,7 +105,7 @@ def claims(results: Path, profile: str) -> list[Claim]:
 
 
 def _trade_off(finished: FinishedRuns, task: str) -> Iterator[Claim]:
-    """Compare the best trade-off with BranchyNet, and with the network as it is."""
+    """Compare the best trade-off with BranchyNet and the Baseline."""
     ours = finished.by_seed(task, GC(*finished.weights(task).trade_off))
     branchy = finished.by_seed(task, BranchyNet())
     row = "best trade-off:"
@@ -122,7 +121,7 @@ def _trade_off(finished: FinishedRuns, task: str) -> Iterator[Claim]:
 
 
 def _accuracy(finished: FinishedRuns, task: str) -> Iterator[Claim]:
-    """Compare the best accuracy with the network as it is."""
+    """Compare the best accuracy with the Baseline."""
     ours = finished.by_seed(task, GC(*finished.weights(task).accuracy))
     row = "best accuracy:"
     points = _differences(ours, finished.by_seed(task, Baseline()), _accuracy_points)
@@ -133,7 +132,7 @@ def _accuracy(finished: FinishedRuns, task: str) -> Iterator[Claim]:
 
 
 def _position(finished: FinishedRuns, task: str) -> Iterator[Claim]:
-    """Say whether early stopping rises, and sparsity falls, the deeper a single layer stands."""
+    """Test whether early stopping rises and sparsity falls with the depth of a single layer."""
     places = [finished.by_seed(task, method) for method in positions(finished.weights(task))]
     seeds = _common(*places)
     quantities: tuple[tuple[str, Callable[[Any], float], Literal[">=", "<="], float], ...] = (
@@ -144,12 +143,12 @@ def _position(finished: FinishedRuns, task: str) -> Iterator[Claim]:
     for (name, quantity, sign, reach), allowance in zip(quantities, allowances, strict=True):
         means = [mean(quantity(place[seed]) for seed in seeds) for place in places] if seeds else []
         value = round(rank_correlation(means), DIGITS) if means else None
-        claimed = f"position: rank correlation of {name} with depth"
-        yield Claim(claimed, task, value, sign, reach, seeds, losses_allowed=allowance)
+        description = f"position: rank correlation of {name} with depth"
+        yield Claim(description, task, value, sign, reach, seeds, losses_allowed=allowance)
 
 
 def _modes(finished: FinishedRuns, task: str) -> Iterator[Claim]:
-    """Compare gates that work together with each of them alone, and with networks that have only one."""
+    """Compare incremental gates with each gate alone, and with networks that have a single gate."""
     weights = finished.weights(task)
     several = finished.by_seed(task, gate_every_block(weights))
     singles = [finished.by_seed(task, method) for method in positions(weights)]
@@ -172,19 +171,19 @@ def _modes(finished: FinishedRuns, task: str) -> Iterator[Claim]:
 
 
 def stopping_at(result: dict[str, Any], lost: str, gate: int = 0) -> float:
-    """Return a gate's early stopping on test data, at a share of positives lost such as "0.01"."""
+    """Return the early stopping of a gate on test data, at a share of positives lost such as "0.01"."""
     return float(result["test"]["gates"][gate]["early_stopping_at"][lost])
 
 
 def incremental(result: dict[str, Any], gate: int) -> float:
-    """Return the early stopping of all gates up to this one, at 1 % of positives lost together."""
+    """Return the early stopping of all gates up to this one, at 1 % of positives lost by the cascade."""
     return float(result["test"]["modes"]["incremental"][gate]["early_stopping_at"][COMPARED_LOSS])
 
 
 def _smallest(
     quantity: str, task: str, seeds: tuple[int, ...], allowance: str, difference: Callable[[int, int], float]
 ) -> Claim:
-    """Claim that a difference is nowhere below 0, given its value for a seed and a gate."""
+    """Claim that the mean of ``difference(seed, gate)`` over seeds is at least 0 for every gate."""
     value = min(mean(difference(seed, k) for seed in seeds) for k in range(DEPTH)) if seeds else None
     rounded = None if value is None else round(value, DIGITS)
     return Claim(quantity, task, rounded, ">=", 0.0, seeds, losses_allowed=allowance)
@@ -192,12 +191,12 @@ def _smallest(
 
 def _claim(quantity: str, task: str, values: Mapping[int, float], reach: float, allowance: str = "") -> Claim:
     value = round(mean(values.values()), DIGITS) if values else None
-    spread = round(stdev(values.values()), DIGITS) if len(values) > 1 else None
-    return Claim(quantity, task, value, ">=", reach, tuple(values), spread=spread, losses_allowed=allowance)
+    std = round(stdev(values.values()), DIGITS) if len(values) > 1 else None
+    return Claim(quantity, task, value, ">=", reach, tuple(values), std=std, losses_allowed=allowance)
 
 
 def _allowance(results: BySeed, lost: float) -> str:
-    """Say how many of the positives of the test data may be lost; nothing while there is no result."""
+    """Return how many positives of the test data may be lost; empty without results."""
     counts = {result["test"]["positives"] for result in results.values()}
     return " or ".join(f"{int(lost * count + 1e-9):,} of {count:,}" for count in sorted(counts))
 
@@ -211,12 +210,12 @@ def _differences(ours: BySeed, others: BySeed, quantity: Callable[[Any], float])
 
 
 def _common(*groups: BySeed) -> tuple[int, ...]:
-    """Return the seeds that all have."""
+    """Return the seeds that all groups have."""
     return tuple(sorted(set(groups[0]).intersection(*groups[1:])))
 
 
 def rank_correlation(values: Sequence[float]) -> float:
-    """Return Spearman's correlation with the order; 0 for values that are all the same."""
+    """Return Spearman's correlation of the values with their position; 0 if all values are equal."""
     if len(set(values)) == 1:
         return 0.0
     return float(spearmanr(range(len(values)), values).statistic)

@@ -1,7 +1,7 @@
-"""The paper's table 1, as it is printed: what our own rows stand beside.
+"""The values of the paper's table 1, as published.
 
-Its "Keyword Spotting" is Hey Snips, whose recordings need a form. They stand beside our wake word too, which is
-another data set (`MEASURED_ON_OTHER_DATA`).
+Its "Keyword Spotting" is Hey Snips, which is available only on request. The same rows are shown next to our wake word,
+which is a different data set (`MEASURED_ON_OTHER_DATA`).
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ROWS = ("Baseline", "BranchyNet", "G only", "C only", "GC, best trade-off", "GC, best accuracy")
-"""The methods of table 1, in the order of `paper.table1`."""
+"""The methods of table 1, in the order of `paper_experiments.table1`."""
 
 BASELINE, BRANCHYNET, GATE, COMPRESSION, TRADE_OFF, ACCURACY = ROWS
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One row of the paper's table; shares in [0, 1].
+    """One row of the paper's table 1; shares are in [0, 1].
 
     Attributes:
         method: its name in `ROWS`.
-        accuracy, accuracy_std: the mean over ten repeats, and what the paper gives behind ±.
+        accuracy, accuracy_std: mean and ± over ten repeats.
         early_stopping: the share of negatives stopped.
         activation_sparsity: the share of values dropped.
     """
@@ -83,4 +83,4 @@ PAPER_TABLE1: dict[str, tuple[PaperRow, ...]] = {
 }
 
 MEASURED_ON_OTHER_DATA: dict[str, str] = {"wake-word": "Hey Snips"}
-"""Problems whose rows the paper measured on another data set, and which."""
+"""Tasks for which the paper used a different data set, and its name."""

@@ -1,4 +1,4 @@
-"""Results of several seeds as one row: mean and standard deviation."""
+"""Summarise the results of several seeds: mean and standard deviation."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from statistics import mean, stdev
 from typing import Any
 
 OPERATING_POINT = "accurate"
-"""The operating point of a table (`measure.OperatingPoints`)."""
+"""Operating point that tables show (`measure.OperatingPoints`)."""
 
 
 @dataclass(frozen=True)
 class MeanStd:
-    """A mean over seeds, and the standard deviation."""
+    """Mean and standard deviation over seeds."""
 
     mean: float
     std: float
 
     @classmethod
     def of(cls, values: Sequence[float]) -> MeanStd:
-        """Summarise one value a seed."""
+        """Summarise one value per seed."""
         return cls(mean(values), stdev(values) if len(values) > 1 else 0.0)
 
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One method on one task, over its seeds; measured on the test part, at `OPERATING_POINT` where there is a gate.
+    """One method on one task, over all seeds: measured on test data, at `OPERATING_POINT` if there is a gate.
 
     Attributes:
-        settings: α, β and the like.
-        early_stopping_at: on the gate's own curve, by the share of positives lost; empty without a single gate.
+        settings: the method's fields, such as α and β.
+        auc: of the gate; None unless there is exactly one.
+        early_stopping_at: early stopping by share of positives lost; empty unless there is exactly one gate.
     """
 
     task: str
@@ -46,7 +47,7 @@ class SummaryRow:
 
 
 def summarise(results: Sequence[dict[str, Any]]) -> list[SummaryRow]:
-    """Return a row for each method on each task, in the order in which they first occur; each run counts once."""
+    """Return one row per method and task, in order of first occurrence; duplicate runs count once."""
     groups: dict[str, dict[int, dict[str, Any]]] = {}
     for result in results:
         run = result["run"]
@@ -55,7 +56,7 @@ def summarise(results: Sequence[dict[str, Any]]) -> list[SummaryRow]:
 
 
 def at_operating_point(result: dict[str, Any], part: str = "test", point: str = OPERATING_POINT) -> dict[str, Any]:
-    """Return what was measured at an operating point; networks without a gate have one point only."""
+    """Return the measurements at an operating point; networks without a gate have only the point "even"."""
     points: dict[str, Any] = result[part]["points"]
     return points[point if point in points else "even"]  # type: ignore[no-any-return]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.errors import DataError
 from reproduction.experiments.methods import GC
 
-ENOUGH_STOPPED, SOME_DROPPED, MOST_DROPPED = 0.82, 0.4, 0.93
+MIN_EARLY_STOPPING, MIN_SPARSITY, MIN_TRADE_OFF_SPARSITY = 0.82, 0.4, 0.93
 """Requirements on the best accuracy (early stopping, sparsity) and on the best trade-off (sparsity)."""
 
 
@@ -31,13 +31,13 @@ class Trial:
     def __str__(self) -> str:
         method, blocks = self.method, ", ".join(map(str, self.method.blocks))
         return (
-            f"α {method.alpha:g}, β {method.beta:g}, behind {blocks}: accuracy {self.accuracy:.2%}, early stopping "
+            f"α {method.alpha:g}, β {method.beta:g}, after {blocks}: accuracy {self.accuracy:.2%}, early stopping "
             f"{self.early_stopping:.1%} ({self.stopping_at_loss:.1%} at equal loss), "
             f"sparsity {self.activation_sparsity:.1%}"
         )
 
     @property
-    def aims(self) -> tuple[float, float, float]:
+    def objectives(self) -> tuple[float, float, float]:
         """The objectives, all maximised."""
         return self.accuracy, self.stopping_at_loss, self.activation_sparsity
 
@@ -48,14 +48,15 @@ def pareto_front(trials: Sequence[Trial]) -> list[Trial]:
         one
         for one in trials
         if not any(
-            other.aims != one.aims and all(a >= b for a, b in zip(other.aims, one.aims, strict=True))
+            other.objectives != one.objectives
+            and all(a >= b for a, b in zip(other.objectives, one.objectives, strict=True))
             for other in trials
         )
     ]
 
 
 def best_accuracy(
-    trials: Sequence[Trial], *, early_stopping: float = ENOUGH_STOPPED, sparsity: float = SOME_DROPPED
+    trials: Sequence[Trial], *, early_stopping: float = MIN_EARLY_STOPPING, sparsity: float = MIN_SPARSITY
 ) -> Trial:
     """Return the most accurate point of the Pareto front with enough early stopping and sparsity; ties: the first."""
     return _best(
@@ -65,7 +66,7 @@ def best_accuracy(
     )
 
 
-def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float = MOST_DROPPED) -> Trial:
+def best_trade_off(trials: Sequence[Trial], *, accuracy: float, sparsity: float = MIN_TRADE_OFF_SPARSITY) -> Trial:
     """Return the point of the Pareto front that stops most at equal loss, given enough accuracy and sparsity."""
     return _best(
         trials,

@@ -23,9 +23,9 @@ from reproduction.experiments.runner import Runner
 from reproduction.experiments.runs import Run
 from reproduction.experiments.tasks import TASKS
 from reproduction.sweep.pareto import (
-    ENOUGH_STOPPED,
-    MOST_DROPPED,
-    SOME_DROPPED,
+    MIN_EARLY_STOPPING,
+    MIN_SPARSITY,
+    MIN_TRADE_OFF_SPARSITY,
     Trial,
     best_accuracy,
     best_trade_off,
@@ -122,7 +122,7 @@ def sweep(
     def one(trial: Any) -> tuple[float, float, float]:
         result = _try(runner, config, trial)
         on_trial(result, len(study.get_trials(deepcopy=False, states=(done,))) + 1)
-        return result.aims
+        return result.objectives
 
     enough = optuna.study.MaxTrialsCallback(trials, states=(done,))
     if len(study.get_trials(states=(done,))) < trials:
@@ -152,11 +152,11 @@ def select_weights(runner: Runner, config: SweepConfig, trials: Sequence[Trial])
         "rules": {
             "trade_off": {
                 "rule": best_trade_off.__doc__,
-                "at_least": {"accuracy": floor, "activation_sparsity": MOST_DROPPED},
+                "at_least": {"accuracy": floor, "activation_sparsity": MIN_TRADE_OFF_SPARSITY},
             },
             "accuracy": {
                 "rule": best_accuracy.__doc__,
-                "at_least": {"early_stopping": ENOUGH_STOPPED, "activation_sparsity": SOME_DROPPED},
+                "at_least": {"early_stopping": MIN_EARLY_STOPPING, "activation_sparsity": MIN_SPARSITY},
             },
         },
         "plain_validation_accuracy": plain,

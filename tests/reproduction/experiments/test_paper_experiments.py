@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import DataError
-from reproduction.experiments.paper_experiments import EXPERIMENTS, PUBLIC_TASKS, spread
+from reproduction.experiments.paper_experiments import EXPERIMENTS, PUBLIC_TASKS, evenly_spaced_blocks
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -22,5 +22,5 @@ def test_experiments_name_known_tasks(name, tmp_path) -> None:
 
 def test_several_layers_are_spread_evenly() -> None:
     for count in range(2, 9):
-        blocks = spread(count)
+        blocks = evenly_spaced_blocks(count)
         assert len(set(blocks)) == count and blocks[-1] == 8 and blocks[0] >= 1

@@ -63,7 +63,7 @@ def test_the_rows_of_table_1_are_compared_seed_by_seed(folder, task) -> None:
         stops = [[r["test"]["gates"][0]["early_stopping_at"][lost] for r in group] for group in (ours, branchy)]
         said = value(found, task, f"best trade-off: early stopping at {text} of positives lost, minus")
         assert said == pytest.approx(np.subtract(*stops).mean(), abs=1e-8)
-        spread = of(found, task, f"best trade-off: early stopping at {text} of positives lost, minus").spread
+        spread = of(found, task, f"best trade-off: early stopping at {text} of positives lost, minus").std
         assert spread == pytest.approx(np.subtract(*stops).std(ddof=1), abs=1e-8)
     aucs = [np.mean([r["test"]["gates"][0]["auc"] for r in group]) for group in (ours, branchy)]
     assert value(found, task, "best trade-off: AUC") == pytest.approx(aucs[0] - aucs[1], abs=1e-8)

@@ -27,7 +27,10 @@ def test_the_front_is_what_nobody_beats(some) -> None:
     front = pareto_front(some)
     assert front
     for one in some:
-        beaten = any(all(b >= a for a, b in zip(one.aims, o.aims, strict=True)) and o.aims != one.aims for o in some)
+        beaten = any(
+            all(b >= a for a, b in zip(one.objectives, o.objectives, strict=True)) and o.objectives != one.objectives
+            for o in some
+        )
         assert (one in front) == (not beaten)
 
 
@@ -121,7 +124,7 @@ def test_the_trade_off_must_be_as_accurate_by_a_margin(tmp_path) -> None:
 
 
 def test_a_trial_reads_well() -> None:
-    said = "α 0.2, β 0.3, behind 4: accuracy 95.00%, early stopping 90.0% (50.0% at equal loss), sparsity 50.0%"
+    said = "α 0.2, β 0.3, after 4: accuracy 95.00%, early stopping 90.0% (50.0% at equal loss), sparsity 50.0%"
     assert str(Trial(GC(0.2, 0.3), 0.95, 0.9, 0.5, 0.5)) == said
 
 
