@@ -57,7 +57,7 @@ def home(tmp_path_factory):
 
 
 def penstock(home, *arguments, code=0):
-    env = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
+    env = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "NO_COLOR": "1"}
     command = [sys.executable, "-c", "from penstock.cli import main; main()", *arguments]
     done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == code, done.stderr
@@ -98,7 +98,9 @@ def test_the_whole_way(home, typed):
     ).stdout
     assert "1 : 4" in shown
     assert "95.0% confidence" in shown
-    assert max(map(len, shown.splitlines())) <= 100
+    assert max(map(len, shown.splitlines())) <= 80
+    for heading in ("activation sparsity", "bytes sent", "neg. corr.", "values kept", "gates open"):
+        assert heading in shown, "a heading is not broken at 80 columns"
     assert (home / "plots" / "roc.png").exists()
     e = json.loads(typed("evaluate", "net.safetensors", *mine, "--json").out)
     assert e["accuracy"] > 0.8
@@ -110,7 +112,7 @@ def test_the_whole_way(home, typed):
 def _deployed(home, typed, mine, evaluation):
     """The way goes on: the bundle, in floats and in 8 bits, run without torch."""
     shown = penstock(home, "export", "net.safetensors", *mine, "--out", "bundle", "--split", "test").stdout
-    assert "stage-3.onnx" in shown and "Written: bundle" in shown and max(map(len, shown.splitlines())) <= 100
+    assert "stage-3.onnx" in shown and "Written: bundle" in shown and max(map(len, shown.splitlines())) <= 80
     made = json.loads(typed("export", "net.safetensors", *mine, "--out", "small", "--int8", "--json").out)
     assert made["manifest"]["precision"] == "int8" and made["manifest"]["guarantee"]["bound"] <= 0.03
     assert abs(made["before"]["accuracy"] - made["after"]["accuracy"]) <= 0.005

@@ -84,7 +84,7 @@ def _costs(e: Evaluation) -> Table:
 def _gates(e: Evaluation) -> list[Table]:
     if not e.gates:
         return []
-    columns = (
+    rates = table_of(
         "gate after",
         ">AUC",
         ">reached",
@@ -92,22 +92,20 @@ def _gates(e: Evaluation) -> list[Table]:
         ">neg. pass",
         ">pos. lost",
         ">neg. corr.",
-        ">kept",
-        ">dropped",
+        title="Each gate alone, on all samples",
     )
-    table = table_of(*columns, title="Each gate alone, on all samples")
+    masks = table_of("gate after", ">values kept", ">dropped", title="Compression before each gate")
     for gate in e.gates:
-        judged = [gate.negative_pass_through_rate, gate.positive_lost_rate, gate.negative_correction_rate]
-        table.add_row(
+        shares = [gate.negative_pass_through_rate, gate.positive_lost_rate, gate.negative_correction_rate]
+        rates.add_row(
             gate.name,
             "" if gate.auc is None else f"{gate.auc:.4f}",
             percent(gate.reached),
             percent(gate.stopped),
-            *("" if value is None else percent(value) for value in judged),
-            f"{gate.kept:,} of {gate.values:,}",
-            percent(gate.dropout_rate),
+            *("" if share is None else percent(share) for share in shares),
         )
-    return [table]
+        masks.add_row(gate.name, f"{gate.kept:,} of {gate.values:,}", percent(gate.dropout_rate))
+    return [rates, masks]
 
 
 def _classes(e: Evaluation) -> Table:
