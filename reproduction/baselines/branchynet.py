@@ -1,12 +1,12 @@
 """BranchyNet: exits by entropy (Teerapittayanon, McDanel and Kung, arXiv:1709.01686).
 
-A side branch classifies into all classes. Where the entropy of its softmax is below a threshold the sample leaves the
-network there, with the branch's label; all other samples go on.
+A side branch predicts all classes. If the entropy of its softmax is below a threshold, the sample exits there with the
+branch's label; all other samples continue.
 
-Here an exit is a kind of gate, so that training, calibration and evaluation are the same code for both. To stop a
-negative means: it leaves by the exit, as background. So the exit's pass score is its entropy, in parts of the highest
-one, where it says background, and 1 where it says anything else: a positive that leaves early with a positive's label
-is answered, not lost. `exits` counts what BranchyNet itself does, with the labels of its exit.
+Here an exit is a kind of gate, so training, calibration and evaluation share their code. A negative is stopped if it
+exits as background, so the gate score of an exit is its relative entropy where it predicts background, and 1 where it
+predicts any other class: a positive that exits early with a positive label is not lost. `exits` evaluates BranchyNet
+itself, with the labels of its exits.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery import gate
 
-SURE = 1e-6
-"""How near a pass score comes to 0 and 1: its logit stays finite."""
+EPSILON = 1e-6
+"""Distance that scores keep from 0 and 1, so that their logits are finite."""
 
 
 def branchynet(
     model: nn.Module, example: Tensor, at: float | str | Sequence[float | str] = 0.4, *, background: int = 0
 ) -> GatedNetwork:
-    """Put BranchyNet exits into a copy of ``model``, at the places where `gate` would put gates."""
+    """Insert BranchyNet exits into a copy of ``model``, where `gate` would insert gates."""
     net = gate(model, example, at, layer=LayerConfig("gate"), background=background)
     for layer in net.layers:
         exit_ = Exit(layer.feature, layer.config.granularity, classes=net.plan.classes, background=background)
@@ -44,7 +44,7 @@ def branchynet(
 
 
 class Exit(Gate):
-    """A side branch: the gate's small head, with an output for each class.
+    """A side branch: the head of a gate, with one output per class.
 
     Shapes:
         x: (batch, *feature) -> class logits: (batch, classes).
@@ -67,16 +67,16 @@ class Exit(Gate):
         return self.score(self.hidden(x, kept)).float()  # type: ignore[no-any-return]
 
     def gate_logit(self, out: Tensor) -> Tensor:
-        sure = relative_entropy(out)
-        score = torch.where(out.argmax(1) == self.background, sure, torch.ones_like(sure))
-        return score.clamp(SURE, 1 - SURE).logit()
+        entropy = relative_entropy(out)
+        score = torch.where(out.argmax(1) == self.background, entropy, torch.ones_like(entropy))
+        return score.clamp(EPSILON, 1 - EPSILON).logit()
 
     def macs(self, kept: int) -> int:
         return (kept + self.score.out_features) * self.width
 
 
 def relative_entropy(logits: Tensor) -> Tensor:
-    """Return the entropy of the softmax, in parts of the highest one: (batch, classes) -> (batch,) in [0, 1].
+    """Return the entropy of the softmax relative to its maximum: (batch, classes) -> (batch,) in [0, 1].
 
     >>> relative_entropy(torch.tensor([[0.0, 0.0], [200.0, 0.0]])).abs().tolist()
     [1.0, 0.0]
@@ -86,10 +86,10 @@ def relative_entropy(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class BranchyObjective(Objective):
-    """The losses of all exits and of the end, each a cross-entropy over all classes, weighed as `Objective` does.
+    """Weighted sum of the cross-entropies of all exits and of the final output.
 
-    Of n exits each weighs alpha / n, and the end 1 − alpha. All weigh alike with alpha = n / (n + 1): ½ for one exit,
-    ⅔ for two.
+    Each of n exits has weight alpha / n, the final output 1 − alpha. With alpha = n / (n + 1) all weights are equal: ½
+    for one exit, ⅔ for two.
     """
 
     def gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
@@ -98,18 +98,18 @@ class BranchyObjective(Objective):
 
 
 class ExitOutcome(NamedTuple):
-    """What BranchyNet says of each sample: its label, and the exit it left by (-1 for the end)."""
+    """True label, predicted label and index of the exit taken (-1 for the final output) of each sample."""
 
     labels: Tensor
     predicted: Tensor
     left_at: Tensor
 
 
-class Heard(NamedTuple):
-    """What the exits and the end say of each sample, before any threshold.
+class ExitOutputs(NamedTuple):
+    """Predictions of the exits and of the final output for each sample, before any threshold.
 
     Shapes:
-        labels, at_end: (n,); at_exits, entropy: (n, exits), the entropy as it is held against a threshold.
+        labels, at_end: (n,); at_exits, entropy: (n, exits). The entropy is the logit that thresholds compare with.
     """
 
     labels: Tensor
@@ -119,34 +119,35 @@ class Heard(NamedTuple):
 
 
 @torch.no_grad()
-def hear(net: GatedNetwork, data: Data, *, batch_size: int = 256) -> Heard:
-    """Ask all exits and the end about every sample."""
+def collect_exit_outputs(net: GatedNetwork, data: Data, *, batch_size: int = 256) -> ExitOutputs:
+    """Run every sample through all exits and the whole network."""
     device = next(net.parameters()).device
     rows: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     with mode(net, training=False):
         for x, y in batches(data, batch_size=batch_size):
             out = net(x.to(device))
-            said = [logits.cpu() for logits in out.gates if logits is not None]
-            sure = [relative_entropy(logits).clamp(SURE, 1 - SURE).logit().double() for logits in said]
-            at_exits = torch.stack([logits.argmax(1) for logits in said], 1)
-            rows.append((y.cpu(), out.logits.argmax(1).cpu(), at_exits, torch.stack(sure, 1)))
-    return Heard(*(torch.cat(column) for column in zip(*rows, strict=True)))
+            exit_logits = [logits.cpu() for logits in out.gates if logits is not None]
+            entropy = [relative_entropy(logits).clamp(EPSILON, 1 - EPSILON).logit().double() for logits in exit_logits]
+            at_exits = torch.stack([logits.argmax(1) for logits in exit_logits], 1)
+            rows.append((y.cpu(), out.logits.argmax(1).cpu(), at_exits, torch.stack(entropy, 1)))
+    return ExitOutputs(*(torch.cat(column) for column in zip(*rows, strict=True)))
 
 
-def leave(heard: Heard, thresholds: Sequence[float | None]) -> ExitOutcome:
-    """Let each sample leave by the first exit that is sure of it: whose entropy is below its threshold."""
-    predicted, left_at = heard.at_end, torch.full_like(heard.at_end, -1)
+def take_exits(outputs: ExitOutputs, thresholds: Sequence[float | None]) -> ExitOutcome:
+    """Let each sample take the first exit whose entropy is below its threshold."""
+    predicted, left_at = outputs.at_end, torch.full_like(outputs.at_end, -1)
     for i in reversed(range(len(thresholds))):
         threshold = thresholds[i]
         assert threshold is not None
-        sure = heard.entropy[:, i] < threshold
-        predicted, left_at = torch.where(sure, heard.at_exits[:, i], predicted), left_at.masked_fill(sure, i)
-    return ExitOutcome(heard.labels, predicted, left_at)
+        exits_here = outputs.entropy[:, i] < threshold
+        predicted = torch.where(exits_here, outputs.at_exits[:, i], predicted)
+        left_at = left_at.masked_fill(exits_here, i)
+    return ExitOutcome(outputs.labels, predicted, left_at)
 
 
 def exits(net: GatedNetwork, data: Data, *, batch_size: int = 256) -> ExitOutcome:
-    """Run BranchyNet as it is meant: whatever an exit is sure of leaves there, with the exit's label.
+    """Run BranchyNet with early exits, which predict labels of their own.
 
-    The exits' entropy thresholds are those of the network's gates.
+    The entropy thresholds of the exits are the thresholds of the network's gates.
     """
-    return leave(hear(net, data, batch_size=batch_size), net.thresholds)
+    return take_exits(collect_exit_outputs(net, data, batch_size=batch_size), net.thresholds)

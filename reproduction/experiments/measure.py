@@ -1,10 +1,10 @@
-"""What is measured of a trained network, on one part of the data: plain values that go into a result file.
+"""Measure a trained network on one part of the data, as plain values for a result file.
 
-An exit threshold can buy any early stopping, so gates are compared as curves: by their AUC, and by the early stopping
-at equal positives lost (`LOSS_LEVELS`). Where a single point is wanted, its thresholds were chosen on validation data.
+Any early stopping can be reached by moving a threshold, so gates are compared by their curves: AUC, and early stopping
+at equal positive loss (`LOSS_LEVELS`). The thresholds of single operating points are chosen on validation data.
 
-Several gates share what may be lost. How they share it is fixed on validation data (`incremental`), as a path along
-which all thresholds move together; on it a cascade has one curve like a single gate.
+Several gates share the permitted loss. How they share it is fixed on validation data (`incremental`) as a path along
+which all thresholds move together, so that a cascade has one curve, like a single gate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.evaluation.calibrate import rounded_down
 from penstock.evaluation.outputs import cascade, collect_outputs
 from penstock.evaluation.threshold_path import Path, SingleGatePath, best_threshold_path
 from penstock.gating.network import GatedNetwork
-from reproduction.baselines.branchynet import Exit, Heard, hear, leave
+from reproduction.baselines.branchynet import Exit, ExitOutputs, collect_exit_outputs, take_exits
 
 LOSS_LEVELS = (0.005, 0.01, 0.02)
 """Shares of positives lost at which gates are compared."""
@@ -31,23 +31,22 @@ LOSS_LEVELS = (0.005, 0.01, 0.02)
 Thresholds: TypeAlias = Sequence[float | None]
 
 ACCURACY_TOLERANCE = 0.001
-"""What accuracy may fall below its best at the point "accurate"; smaller differences are noise."""
+"""Accuracy that the point "accurate" may lose against the best threshold; smaller differences are noise."""
 
-TRIED = 401
-"""Thresholds tried for it."""
+CANDIDATES = 401
+"""Thresholds compared for the point "accurate"."""
 
 NEGATIVES_PASSED = np.concatenate([np.linspace(0, 0.1, 51), np.linspace(0.11, 1, 90)])
-"""Where the curve of a gate is kept: finer where gates work."""
+"""Points of the stored ROC curve; denser where gates operate."""
 
 
 class OperatingPoints(NamedTuple):
-    """What is chosen on validation data, before anything is tested.
+    """Thresholds chosen on validation data.
 
     Attributes:
-        points: thresholds by the name of the operating point. "even" is a probability of ½ at each gate (for an exit,
-            half of the highest entropy); "accurate" stops as much as it can while the accuracy stays within
-            `ACCURACY_TOLERANCE` of the best that any threshold gives; "lost 0.01" loses 1 % of the
-            positives in the whole cascade.
+        points: thresholds by name of the operating point. "even": a score of ½ at each gate (for an exit, half of
+            the maximum entropy). "accurate": stops as much as possible while the accuracy stays within
+            `ACCURACY_TOLERANCE` of the best over all thresholds. "lost 0.01": the cascade loses 1 % of the positives.
         incremental: threshold paths of the first gate, of the first two gates, and so on.
     """
 
@@ -56,17 +55,17 @@ class OperatingPoints(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a network says of every sample of some data.
+class NetworkOutputs:
+    """Outputs of a network for every sample of a data set.
 
     Attributes:
-        labels: the truth.
-        predicted: the network's answer where nothing is stopped.
-        gates: each layer's gate logits.
-        gated: the layers that have a gate.
-        background: the answer where a gate stops a sample.
-        weights: of the samples in an accuracy.
-        heard: for BranchyNet, whose exits answer with labels of their own.
+        labels: true labels.
+        predicted: predicted labels with all gates open.
+        gates: gate logits of each layer.
+        gated: indices of layers that have a gate.
+        background: label of stopped samples.
+        weights: sample weights in accuracies.
+        exits: outputs of BranchyNet's exits, which predict labels of their own; None for other networks.
     """
 
     labels: Tensor
@@ -75,23 +74,23 @@ class Said:
     gated: list[int]
     background: int
     weights: Tensor
-    heard: Heard | None
+    exits: ExitOutputs | None
 
     @classmethod
-    def of(cls, net: GatedNetwork, data: Data, positive_share: float | None) -> Said:
+    def of(cls, net: GatedNetwork, data: Data, positive_share: float | None) -> NetworkOutputs:
         """Run the network over the data."""
         labels, logits, gates = collect_outputs(net, data)
         weights = stream_weights(labels != net.background, positive_share)
-        heard = hear(net, data) if any(isinstance(layer.gate, Exit) for layer in net.layers) else None
-        return cls(labels, logits.argmax(1), gates, sorted(net.active()), net.background, weights, heard)
+        exits = collect_exit_outputs(net, data) if any(isinstance(layer.gate, Exit) for layer in net.layers) else None
+        return cls(labels, logits.argmax(1), gates, sorted(net.active()), net.background, weights, exits)
 
     @property
     def positive(self) -> Tensor:
-        """Which samples are of interest."""
+        """Which samples are positive."""
         return self.labels != self.background
 
     def scores(self, gates: int) -> np.ndarray:
-        """Return the logits of the first so many gates, side by side: (samples, gates)."""
+        """Return the logits of the first ``gates`` gates: (samples, gates)."""
         return np.stack([self.gates[i].double().numpy() for i in self.gated[:gates]], axis=1)  # type: ignore[union-attr]
 
     def stopped(self, thresholds: Thresholds, active: Sequence[int] | None = None) -> Tensor:
@@ -99,28 +98,28 @@ class Said:
         return cascade(self.gates, thresholds, self.gated if active is None else active, samples=len(self.labels)) >= 0
 
     def accuracy(self, thresholds: Thresholds, active: Sequence[int] | None = None) -> float:
-        """Return the share of right answers with gates."""
-        if self.heard is not None:
-            answers = leave(self.heard, thresholds).predicted
+        """Return the weighted accuracy with gates."""
+        if self.exits is not None:
+            answers = take_exits(self.exits, thresholds).predicted
         else:
             answers = self.predicted.masked_fill(self.stopped(thresholds, active), self.background)
         return self.mean(answers == self.labels)
 
     def mean(self, correct: Tensor) -> float:
-        """Return the mean over the stream that accuracies are meant for."""
+        """Return the weighted mean."""
         return (correct.double() * self.weights).mean().item()
 
 
 def choose_operating_points(
     net: GatedNetwork, validation: Data, positive_share: float | None = None
 ) -> OperatingPoints:
-    """Choose operating points and the cascades' paths."""
+    """Choose operating points and threshold paths."""
     points: dict[str, Thresholds] = {"even": [None if t is None else 0.0 for t in net.thresholds]}
-    said = Said.of(net, validation, positive_share)
-    if not said.gated:
+    outputs = NetworkOutputs.of(net, validation, positive_share)
+    if not outputs.gated:
         return OperatingPoints(points, [])
-    positive, count = said.positive.numpy(), len(said.gated)
-    scores = said.scores(count)
+    positive, count = outputs.positive.numpy(), len(outputs.gated)
+    scores = outputs.scores(count)
     negatives = scores[~positive]
 
     def passed(thresholds: np.ndarray) -> np.ndarray:
@@ -130,59 +129,61 @@ def choose_operating_points(
 
     def at_level(level: float) -> Thresholds:
         chosen: list[float | None] = [None] * len(net.layers)
-        for i, threshold in zip(said.gated, paths[-1].thresholds(level).tolist(), strict=True):
+        for i, threshold in zip(outputs.gated, paths[-1].thresholds(level).tolist(), strict=True):
             chosen[i] = threshold if count == 1 else rounded_down(threshold)
         return chosen
 
     levels = paths[-1].levels(scores)
-    points["accurate"] = _accurate(said, [at_level(level) for level in np.quantile(levels, np.linspace(0, 1, TRIED))])
+    points["accurate"] = _accurate(
+        outputs, [at_level(level) for level in np.quantile(levels, np.linspace(0, 1, CANDIDATES))]
+    )
     weakest = np.sort(levels[positive])
     for lost in LOSS_LEVELS:
-        points[f"lost {lost:g}"] = at_level(float(weakest[int(lost * len(weakest))]))  # what is below it is lost
+        points[f"lost {lost:g}"] = at_level(float(weakest[int(lost * len(weakest))]))  # samples below it are lost
     return OperatingPoints(points, paths)
 
 
-def _accurate(said: Said, ways: Sequence[Thresholds]) -> Thresholds:
-    """Return the last of ever higher thresholds whose accuracy is within `ACCURACY_TOLERANCE` of the best."""
-    accuracies = np.array([said.accuracy(thresholds) for thresholds in ways])
-    return ways[int(np.flatnonzero(accuracies >= accuracies.max() - ACCURACY_TOLERANCE)[-1])]
+def _accurate(outputs: NetworkOutputs, candidates: Sequence[Thresholds]) -> Thresholds:
+    """Return the last candidate, in ascending order, whose accuracy is within `ACCURACY_TOLERANCE` of the best."""
+    accuracies = np.array([outputs.accuracy(thresholds) for thresholds in candidates])
+    return candidates[int(np.flatnonzero(accuracies >= accuracies.max() - ACCURACY_TOLERANCE)[-1])]
 
 
 def measure(net: GatedNetwork, data: Data, choices: OperatingPoints, *, positive_share: float | None) -> dict[str, Any]:
     """Return accuracy, early stopping and positives lost at each operating point, and each gate's curve.
 
     Args:
-        choices: made on validation data.
-        positive_share: of the stream that accuracies are meant for; None for the data's own.
+        choices: operating points chosen on validation data.
+        positive_share: share of positives that accuracies are weighted to; None to keep that of the data.
     """
-    said = Said.of(net, data, positive_share)
-    positive, mistaken = said.positive, said.predicted != said.labels
+    outputs = NetworkOutputs.of(net, data, positive_share)
+    positive, mistaken = outputs.positive, outputs.predicted != outputs.labels
 
     def stopping(thresholds: Thresholds, active: Sequence[int] | None = None) -> dict[str, float]:
-        stopped = said.stopped(thresholds, active)
+        stopped = outputs.stopped(thresholds, active)
         return {
-            "accuracy": said.accuracy(thresholds, active),
+            "accuracy": outputs.accuracy(thresholds, active),
             "early_stopping": stopped[~positive].double().mean().item(),
             "positive_lost_rate": stopped[positive].double().mean().item(),
             "negative_correction_rate": metrics.negative_correction_rate(stopped, positive, mistaken),
         }
 
     result: dict[str, Any] = {
-        "samples": len(said.labels),
+        "samples": len(outputs.labels),
         "positives": int(positive.sum()),
-        "accuracy_open": said.mean(~mistaken),
+        "accuracy_open": outputs.mean(~mistaken),
         "points": {
             name: {"thresholds": list(thresholds), **stopping(thresholds)}
             for name, thresholds in choices.points.items()
         },
-        "gates": [_curve(logit, positive) if i in said.gated else None for i, logit in enumerate(said.gates)],
+        "gates": [_curve(logit, positive) if i in outputs.gated else None for i, logit in enumerate(outputs.gates)],
     }
-    if len(said.gated) > 1:
+    if len(outputs.gated) > 1:
         even = choices.points["even"]
         result["modes"] = {
-            "independent": [stopping(even, [i]) for i in said.gated],
+            "independent": [stopping(even, [i]) for i in outputs.gated],
             "incremental": [
-                {**stopping(even, said.gated[:k]), **_at_equal_loss(path.levels(said.scores(k)), positive)}
+                {**stopping(even, outputs.gated[:k]), **_at_equal_loss(path.levels(outputs.scores(k)), positive)}
                 for k, path in enumerate(choices.incremental, start=1)
             ],
         }
@@ -210,7 +211,7 @@ def _at_equal_loss(levels: Tensor | np.ndarray, positive: Tensor) -> dict[str, A
 
 
 def stream_weights(positive: Tensor, positive_share: float | None) -> Tensor:
-    """Return weights of mean 1 that give positives this share of the whole.
+    """Return sample weights of mean 1 that give positives this share of the total.
 
     >>> stream_weights(torch.tensor([True, False, False, False]), 0.1).tolist()
     [0.4, 1.2, 1.2, 1.2]

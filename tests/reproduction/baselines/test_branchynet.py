@@ -1,4 +1,4 @@
-"""BranchyNet as a kind of gate: its entropy, who leaves where, and that the rest of the house takes it."""
+"""BranchyNet as a kind of gate: its entropy, its exits, and that calibration and evaluation accept it."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from torch import nn
 import penstock as ps
 from penstock.gating.network import GatedOutput
 from reproduction.baselines import BranchyObjective, Exit, branchynet, exits
-from reproduction.baselines.branchynet import hear, relative_entropy
+from reproduction.baselines.branchynet import collect_exit_outputs, relative_entropy
 
 CLASSES = 4
 
@@ -108,10 +108,10 @@ class Elsewhere(nn.Module):
 
 def test_samples_are_moved_to_the_network() -> None:
     net, data = Elsewhere(), blobs(10)
-    heard = hear(net, data, batch_size=5)
+    outputs = collect_exit_outputs(net, data, batch_size=5)
     assert net.came == ["meta", "meta"]
-    assert heard.labels.equal(data[1])
-    assert {column.device.type for column in heard} == {"cpu"}
+    assert outputs.labels.equal(data[1])
+    assert {column.device.type for column in outputs} == {"cpu"}
 
 
 def test_how_several_exits_weigh() -> None:
