@@ -1,15 +1,15 @@
-"""The methods of the paper as small values: each builds a network out of a model, and trains it.
+"""The methods of the paper: each builds a network from a model and trains it.
 
-Baseline()             the network as it is
-BranchyNet()           an exit by entropy at the same place
-G(alpha)               a gate, no compression
-C(beta)                a compression, no gate
-GC(alpha, beta)        both; several of them where several depths are given
-GateInput(block, ...)  a compression at 40 % depth, its gate reading another block
-TwoStage(...)          gate and network trained by turns, with no gradient between them
-Dropout(rate)          the network as it is, with dropout where the others have their layer: a control
+Baseline()             the plain network
+BranchyNet()           an entropy-based exit at the same position
+G(alpha)               gate only
+C(beta)                compression only
+GC(alpha, beta)        gate and compression, at one or several positions
+GateInput(block, ...)  compression at 40 % depth, with a gate that reads another block
+TwoStage(...)          gate and network trained alternately, with no gradient between them
+Dropout(rate)          control: the plain network with dropout in place of the layer
 
-How a mask becomes binary while training is no matter of the method but of the budget: `Masks`.
+How masks are binarised during training depends on the budget, not on the method: `Masks`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.training.fit import fit
 from reproduction.baselines import BranchyObjective, branchynet, fit_in_two_stages
 
 DEFAULT_BLOCK = 4
-"""The block behind which the paper puts a single layer: 40 % of the depth."""
+"""Block after which the paper places a single layer: 40 % of the depth."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Masks:
     """How masks are trained.
 
     Attributes:
-        drawn: they are drawn while training, rather than thresholded as the paper's are.
-        p: the transmission cost is L_p.
+        drawn: whether masks are sampled during training; the paper thresholds them.
+        p: the norm of the transmission cost, L_p.
     """
 
     drawn: bool = False
@@ -53,11 +53,11 @@ class Masks:
 
 
 class Method(Protocol):
-    """What an experiment compares."""
+    """A method that an experiment compares."""
 
     @property
     def title(self) -> str:
-        """The method as a reader knows it."""
+        """The name shown in tables."""
         ...
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
@@ -70,38 +70,38 @@ class Method(Protocol):
 
 
 class _Joint:
-    """Training of everything at once, by an objective."""
+    """Joint training of all parts with one objective."""
 
     def train(self, net: GatedNetwork, train: Any, masks: Masks, **options: Any) -> list[str]:
         """Train it in place."""
         return fit(net, train, objective=self.objective(masks), **options).warnings
 
     def objective(self, masks: Masks) -> Objective:
-        """Return what is minimised."""
+        """Return the training objective."""
         return Objective()
 
 
 @dataclass(frozen=True)
 class Baseline(_Joint):
-    """The network as it is."""
+    """The plain network."""
 
     title = "Baseline"
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
-        """Return the network without layers."""
+        """Return the network without gates."""
         return gate(model, example, at=0)
 
 
 @dataclass(frozen=True)
 class BranchyNet(_Joint):
-    """An exit by entropy; exit and end weigh the same."""
+    """An entropy-based exit; its loss and the final loss have equal weights."""
 
     block: int = DEFAULT_BLOCK
     title = "BranchyNet"
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the network with its exit."""
-        return branchynet(model, example, at=[behind(self.block, model)])
+        return branchynet(model, example, at=[cut_after(self.block, model)])
 
     def objective(self, masks: Masks) -> Objective:
         """Return the sum of both cross-entropies."""
@@ -110,7 +110,7 @@ class BranchyNet(_Joint):
 
 @dataclass(frozen=True)
 class G(_Joint):
-    """A gate without a compression."""
+    """A gate without compression."""
 
     alpha: float
     block: int = DEFAULT_BLOCK
@@ -118,7 +118,7 @@ class G(_Joint):
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the network with its gate."""
-        return gate(model, example, at=[behind(self.block, model)], layer=LayerConfig("gate"))
+        return gate(model, example, at=[cut_after(self.block, model)], layer=LayerConfig("gate"))
 
     def objective(self, masks: Masks) -> Objective:
         """Return the paper's objective with β = 0."""
@@ -127,7 +127,7 @@ class G(_Joint):
 
 @dataclass(frozen=True)
 class C(_Joint):
-    """A compression without a gate."""
+    """Compression without a gate."""
 
     beta: float
     block: int = DEFAULT_BLOCK
@@ -135,7 +135,9 @@ class C(_Joint):
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the network with its compression."""
-        return gate(model, example, at=[behind(self.block, model)], layer=LayerConfig("compression", mask=masks.kind))
+        return gate(
+            model, example, at=[cut_after(self.block, model)], layer=LayerConfig("compression", mask=masks.kind)
+        )
 
     def objective(self, masks: Masks) -> Objective:
         """Return the paper's objective with α = 0."""
@@ -144,7 +146,7 @@ class C(_Joint):
 
 @dataclass(frozen=True)
 class GC(_Joint):
-    """Gated compression behind one block, or behind several."""
+    """Gated compression after one or several blocks."""
 
     alpha: float
     beta: float
@@ -153,17 +155,17 @@ class GC(_Joint):
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the gated network."""
-        places = [behind(block, model) for block in self.blocks]
+        places = [cut_after(block, model) for block in self.blocks]
         return gate(model, example, at=places, layer=LayerConfig(mask=masks.kind))
 
     def objective(self, masks: Masks) -> Objective:
-        """Return the paper's objective; α and β are shared out among several layers, so that their sums stay."""
+        """Return the paper's objective; α and β are divided among the layers, so that their sums do not change."""
         return Objective(alpha=self.alpha, beta=self.beta / len(self.blocks), p=masks.p)
 
 
 @dataclass(frozen=True)
 class GateInput(_Joint):
-    """A compression at 40 % depth, and a gate that reads what another block gives; block 0 is the raw input."""
+    """Compression at 40 % depth, and a gate that reads the output of another block; block 0 is the raw input."""
 
     block: int
     alpha: float
@@ -171,13 +173,11 @@ class GateInput(_Joint):
     title = "gate input"
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
-        """Return the network with the two halves apart."""
+        """Return the network with gate and compression at different positions."""
         if self.block == DEFAULT_BLOCK:
             return GC(self.alpha, self.beta).build(model, example, masks)
         if not isinstance(model, BlockNet):
-            raise DataError(
-                f"the gate's input is moved in networks of {DEPTH} blocks only; {type(model).__name__} came."
-            )
+            raise DataError(f"GateInput requires a network of {DEPTH} blocks (BlockNet), got {type(model).__name__}.")
         layers = {DEFAULT_BLOCK: LayerConfig("compression", mask=masks.kind), self.block: LayerConfig("gate")}
         places = sorted(layers)
         bounds = [0, *places, DEPTH]
@@ -186,13 +186,13 @@ class GateInput(_Joint):
         return gate(stages, example, layer=[layers[place] for place in places])
 
     def objective(self, masks: Masks) -> Objective:
-        """Return the paper's objective; each half takes its own weight."""
+        """Return the paper's objective."""
         return Objective(alpha=self.alpha, beta=self.beta, p=masks.p)
 
 
 @dataclass(frozen=True)
 class TwoStage:
-    """Gate and network trained by turns of ``switch_every`` epochs, with no gradient between them."""
+    """Gate and network trained alternately, ``switch_every`` epochs each, with no gradient between them."""
 
     switch_every: int
     alpha: float
@@ -200,7 +200,7 @@ class TwoStage:
     title = "two stages"
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
-        """Return the gated network; without a compression where there is no β."""
+        """Return the gated network, without compression if β is None."""
         return (G(self.alpha) if self.beta is None else GC(self.alpha, self.beta)).build(model, example, masks)
 
     def train(self, net: GatedNetwork, train: Any, masks: Masks, **options: Any) -> list[str]:
@@ -212,7 +212,7 @@ class TwoStage:
 
 @dataclass(frozen=True)
 class Dropout(_Joint):
-    """The network as it is, with dropout behind a block: what noise alone does, without a gate or a mask."""
+    """The plain network with dropout after a block: the effect of noise alone, without gate or mask."""
 
     rate: float
     block: int = DEFAULT_BLOCK
@@ -221,17 +221,17 @@ class Dropout(_Joint):
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the network with its dropout."""
         if not isinstance(model, BlockNet):
-            raise DataError(f"dropout is put into networks of {DEPTH} blocks only; {type(model).__name__} came.")
+            raise DataError(f"Dropout requires a network of {DEPTH} blocks (BlockNet), got {type(model).__name__}.")
         noisy = deepcopy(model)
         noisy.blocks[self.block - 1] = nn.Sequential(noisy.blocks[self.block - 1], nn.Dropout(self.rate))
         return gate(noisy, example, at=0)
 
 
-def behind(block: int, model: nn.Module) -> str | float:
-    """Return the place behind a block, counted from 1 as the paper does; a depth, in a network without such blocks.
+def cut_after(block: int, model: nn.Module) -> str | float:
+    """Return the cut after a block, counted from 1; a relative depth for networks that are not a `BlockNet`.
 
     >>> from penstock.models import resnet8
-    >>> behind(4, resnet8()), behind(8, resnet8()), behind(4, nn.Sequential())
+    >>> cut_after(4, resnet8()), cut_after(8, resnet8()), cut_after(4, nn.Sequential())
     ('blocks.3', 'blocks', 0.4)
     """
     if not isinstance(model, BlockNet):
@@ -240,7 +240,7 @@ def behind(block: int, model: nn.Module) -> str | float:
 
 
 def method_key(method: Method) -> str:
-    """Return a short name that tells methods apart, for files.
+    """Return a short unique name for use in file names.
 
     >>> method_key(GC(0.5, 0.55)), method_key(Baseline()), method_key(GC(0.5, 0.55, (2, 4)))
     ('GC-a0.5-b0.55-4', 'Baseline', 'GC-a0.5-b0.55-2.4')
