@@ -164,10 +164,7 @@ def test_turns_are_equally_long() -> None:
 def test_both_sides_have_as_many_turns(epochs: int, switch_every: int, turns: int) -> None:
     net, data = net_and_data()
     before = copy.deepcopy(net)
-    text = (
-        rf"switch_every = {switch_every} is not possible with {epochs} epochs: that makes {turns} turns?, .* so give "
-        rf"epochs that are a multiple of {2 * switch_every}, or another switch_every"
-    )
+    text = rf"{turns} turns.*multiple of {2 * switch_every}\b"
     with pytest.raises(TrainingError, match=text):
         fit_in_two_stages(net, data, epochs=epochs, switch_every=switch_every, **QUIET)
     assert same_weights(net, before)
