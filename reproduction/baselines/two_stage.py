@@ -1,8 +1,8 @@
-"""Training in two stages: gate and network taught one after the other, with no gradient between them.
+"""Two-stage training: gate and network are trained alternately, with no gradient between them.
 
-The paper's appendix compares joint training with this (section "Manually Two Stages Training"): what stands before the
-cut learns from the gate alone, what stands behind it learns to predict from what it is given, and the two take turns of
-N epochs. With turns of half the epochs it is a plain cascade of two models trained in sequence.
+The paper's appendix compares joint training with this (section "Manually Two Stages Training"): the part before the cut
+learns from the gate loss alone, the part after it learns to predict from fixed features, and the two alternate every N
+epochs. If N is half of all epochs, this is a cascade of two models trained in sequence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.training.fit import History, fit
 
 
 class StopGradient(nn.Module):
-    """Hand features on, and no gradient back."""
+    """Identity in the forward pass; blocks the gradient."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.detach()
@@ -30,9 +30,9 @@ class StopGradient(nn.Module):
 
 @contextmanager
 def stop_gradients(net: GatedNetwork) -> Iterator[GatedNetwork]:
-    """Stop the gradient behind each layer of ``net`` for a while; it computes what it computed before.
+    """Block the gradient after each layer of ``net`` inside the context; outputs do not change.
 
-    Save or ungate it afterwards: until then its stages are not those of the network that was cut.
+    Do not save or ungate the network inside the context: its stages are wrapped.
     """
     stages = list(net.stages)
     try:
@@ -82,28 +82,30 @@ def fit_in_two_stages(
 
 
 def _turns(epochs: int, switch_every: int) -> int:
-    """Return how many turns there are, an even number of them."""
-    refused = f"switch_every = {switch_every} is not possible with {epochs} epochs:"
+    """Return the number of turns; raise an error unless it is even."""
     if not 1 <= switch_every <= epochs or epochs % switch_every:
-        raise TrainingError(f"{refused} turns are equally long, so give a divisor of {epochs}.")
+        raise TrainingError(
+            f"switch_every = {switch_every} is not possible with {epochs} epochs: turns are equally long, so give a "
+            f"divisor of {epochs}."
+        )
     turns = epochs // switch_every
     if turns % 2:
         raise TrainingError(
-            f"{refused} that makes {turns} turns, and both sides are to have as many, so give epochs that are a "
-            f"multiple of {2 * switch_every}, or another switch_every."
+            f"gate and network must have the same number of turns, got {turns} turns for switch_every={switch_every}, "
+            f"epochs={epochs}: make epochs a multiple of {2 * switch_every}, or change switch_every."
         )
     return turns
 
 
 @contextmanager
 def _only(net: GatedNetwork, parts: list[nn.Module]) -> Iterator[None]:
-    """Let only the parameters of these parts learn."""
+    """Freeze all parameters outside these parts."""
     before = {parameter: parameter.requires_grad for parameter in net.parameters()}
-    mine = {id(parameter) for part in parts for parameter in part.parameters()}
+    trained = {id(parameter) for part in parts for parameter in part.parameters()}
     try:
         for parameter in before:
-            parameter.requires_grad_(before[parameter] and id(parameter) in mine)
+            parameter.requires_grad_(before[parameter] and id(parameter) in trained)
         yield
     finally:
-        for parameter, learns in before.items():
-            parameter.requires_grad_(learns)
+        for parameter, required in before.items():
+            parameter.requires_grad_(required)
