@@ -73,9 +73,9 @@ def alpha_finding(baseline: BySeed, alphas: Mapping[float, BySeed]) -> str:
     better = sum(_mean(results, accuracy) > _mean(baseline, accuracy) for results in available.values())
     first, last = min(available), max(available)
     return (
-        f"Here the gated network is more accurate than the Baseline at {better} of {len(available)} values of α, and the "
-        f"gate's AUC is {_mean(available[first], gate_auc):.4f} at α = {first:g} and {_mean(available[last], gate_auc):.4f} at "
-        f"α = {last:g}."
+        f"Here the gated network is more accurate than the Baseline at {better} of {len(available)} values of α, "
+        f"and the gate's AUC is {_mean(available[first], gate_auc):.4f} at α = {first:g} and "
+        f"{_mean(available[last], gate_auc):.4f} at α = {last:g}."
     )
 
 
@@ -87,8 +87,8 @@ def beta_finding(baseline: BySeed, betas: Mapping[float, BySeed]) -> str:
     least, most = (percent(_mean(available[beta], sparsity)) for beta in (min(available), max(available)))
     gains = [_mean(results, accuracy) - _mean(baseline, accuracy) for results in available.values()]
     return (
-        f"Here the mask drops {least} of the values at β = {min(available):g} and {most} at β = {max(available):g}. Accuracy "
-        f"minus the Baseline's lies between {_points(min(gains))} and {_points(max(gains))}."
+        f"Here the mask drops {least} of the values at β = {min(available):g} and {most} at β = {max(available):g}. "
+        f"Accuracy minus the Baseline's lies between {_points(min(gains))} and {_points(max(gains))}."
     )
 
 

@@ -172,7 +172,7 @@ def masks_table(finished: FinishedRuns) -> str:
 
 
 def sweeps_table(finished: FinishedRuns) -> str:
-    """Return one row per setting of a sweep: its values on validation data, and the row of table 1 it was chosen for."""
+    """Return one row per setting of a sweep: its values on validation data, and the rows of table 1 that use it."""
     rows = []
     for task in finished.tasks():
         weights = finished.weights(task)
