@@ -47,7 +47,8 @@ from penstock.runtime.islands.protocol import (
     encode,
 )
 from penstock.runtime.islands.uplink import Backoff
-from penstock.runtime.pipeline import Pipeline, engines_of
+from penstock.runtime.engines import load_engines
+from penstock.runtime.pipeline import Pipeline
 
 BOMB = zlib.compress(bytes(10_000_000), 9)
 MAIN = "from penstock.cli import main; main()"
@@ -86,7 +87,7 @@ def chain() -> list[Figure]:
     plain = ps.gate(ps.ungate(net), x[:2], at=0).eval()
     with exported(net, x) as (_, ours), exported(plain, x) as (_, theirs):
         whole, gated = Pipeline(theirs.bundle), Pipeline(ours.bundle)
-        first, rest = engines_of(ours.bundle)
+        first, rest = load_engines(ours.bundle)
         stream = [sample[None] for sample in x.numpy()]
         packed = [first.run(sample).values for sample in stream]
         seconds = best_seconds(
@@ -99,7 +100,7 @@ def chain() -> list[Figure]:
             rounds=60,
             warm_up=2,
         )
-        passed = float((gated.predict(x.numpy()).stopped_at < 0).mean())
+        passed = float((~gated.predict(x.numpy()).stopped).mean())
         worst = max(ours.errors + theirs.errors)
     ideal = seconds["stage 1"] + passed * seconds["rest"]
     details = seconds | {
@@ -125,7 +126,7 @@ def wire() -> list[Figure]:
     kept = stage.output.payload_bytes
     frame = Frame(2**64 - 1, 2**64 - 1, 20_000, 2**61, bytes(kept))
     whole = len(encode(frame)) + GRPC_BYTES + HTTP2_BYTES
-    passed = float((answers.stopped_at < 0).mean())
+    passed = float((~answers.stopped).mean())
     values = int(np.prod(net.layers[0].feature))
     details = {"kept": kept, "values": values, "frame_bytes": whole, "pass_rate": passed}
     name = "bytes over the link a window on a 1:9 stream / float32 values of the same cut, at 97 % sparsity"
@@ -335,8 +336,8 @@ async def _torture(folder: Path, bundle: Bundle, x: np.ndarray) -> dict[str, Any
     right = [
         isinstance(said, Answer)
         and said.label == int(wanted.label[number % len(x)])
-        and said.stopped == (wanted.stopped_at[number % len(x)] >= 0)
-        and said.exit_stage == (wanted.stopped_at[number % len(x)] + 1 if said.stopped else 3)
+        and said.stopped == wanted.stopped[number % len(x)]
+        and said.exit_stage == wanted.exit_stage[number % len(x)]
         for number, said in enumerate(heard)
     ]
     dropped = sum(isinstance(said, Dropped) for said in heard)

@@ -21,9 +21,10 @@ ray = pytest.importorskip("ray", reason="Ray lives in an environment of its own:
 
 from penstock.errors import DeliveryError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.engines import OnnxRuntime, RemoteEngine
+from penstock.runtime.engines import RemoteEngine
+from penstock.runtime.engines.onnxruntime import OnnxRuntime
 from penstock.runtime.engines.ray_serve import RayServe
-from penstock.runtime.engines.serving import Replicas, ServeConfig
+from penstock.runtime.engines.serve_config import Replicas, ServeConfig
 from penstock.runtime.islands.client import Client
 from penstock.runtime.islands.links.grpc import grpc_connector
 from penstock.runtime.islands.protocol import Answer
@@ -65,14 +66,14 @@ def test_answers_are_those_of_the_stage_in_one_process_though_a_replica_is_kille
     wanted = OnnxRuntime(bundle.graphs[2]).run(x).values
 
     async def ask(engine, sample):
-        return (await engine.ask(sample)).values[0]
+        return (await engine.run_sample(sample)).values[0]
 
     async def story(engine):
         given = await asyncio.gather(*[ask(engine, sample) for sample in x])
         np.testing.assert_allclose(given, wanted, atol=1e-5)
         with pytest.raises(DeliveryError, match="a replica failed on a sample: "):
-            await engine.ask(x[0][:1])
-        spoilt = await asyncio.gather(*[engine.ask(one) for one in (x[0], x[0][:1], x[1])], return_exceptions=True)
+            await engine.run_sample(x[0][:1])
+        spoilt = await asyncio.gather(*[engine.run_sample(one) for one in (x[0], x[0][:1], x[1])], return_exceptions=True)
         assert [type(one).__name__ for one in spoilt] == ["Output", "DeliveryError", "Output"]
         asked = [asyncio.ensure_future(ask(engine, sample)) for sample in x]
         await asyncio.sleep(0.05)
@@ -97,7 +98,7 @@ def test_replicas_follow_the_load(bundle):
 
         async def one():
             while not ended.is_set():
-                await engine.ask(x)
+                await engine.run_sample(x)
 
         askers = [asyncio.ensure_future(one()) for _ in range(64)]
         began = time.monotonic()
@@ -183,7 +184,7 @@ def test_islands_whose_last_stage_is_served_are_the_chain_though_all_is_killed(b
     """Two islands and a front are processes; a replica is killed, and then the front, which is started again."""
     x = samples(bundle, 1, 600)
     wanted = Pipeline(bundle).predict(x)
-    exits = np.where(wanted.stopped_at < 0, 3, wanted.stopped_at + 1)
+    exits = wanted.exit_stage
     assert set(exits) == {1, 2, 3}, "frames end at all stages"
     cloud = f"127.0.0.1:{free_port()}"
     serving = ("serve", FOLDER, "--stage", 3, "--replicas", 2, "--listen", cloud)

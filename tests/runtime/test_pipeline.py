@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from helpers.bundles import BUNDLE, ENGINES, THREE
 from penstock.errors import BundleError, ShapeError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.engines import OnnxRuntime
+from penstock.runtime.engines.onnxruntime import OnnxRuntime
 from penstock.runtime.pipeline import Pipeline
 
 
@@ -87,7 +87,7 @@ def test_without_the_engine_the_error_names_the_extra():
     code = """
 import sys
 sys.modules["onnxruntime"] = None
-from penstock.runtime.engines import OnnxRuntime
+from penstock.runtime.engines.onnxruntime import OnnxRuntime
 try:
     OnnxRuntime(b"")
 except ImportError as error:

@@ -36,8 +36,8 @@ from penstock.gating.network import GatedNetwork, Guarantee
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import TYPES, GateRule, Manifest, Stage, TensorSpec
 from penstock.runtime.bundle.manifest import Guarantee as DeployedGuarantee
-from penstock.runtime.engines import OnnxRuntime
-from penstock.runtime.pipeline import engines_of
+from penstock.runtime.engines.onnxruntime import OnnxRuntime
+from penstock.runtime.engines import load_engines
 from penstock.runtime.streaming.config import StreamConfig
 
 SAMPLES = 512
@@ -267,7 +267,7 @@ def _calibrated(net: GatedNetwork, bundle: Bundle, held_out: Data, progress: boo
     """Choose thresholds anew, by what the exported gates say; with the promise of the network's own."""
     asked = net.guarantee
     assert asked is not None
-    said = collect_engine_outputs(engines_of(bundle, threads=0), held_out, progress="calibrating" if progress else None)
+    said = collect_engine_outputs(load_engines(bundle, threads=0), held_out, progress="calibrating" if progress else None)
     found = certify(
         net,
         said.labels,
@@ -290,7 +290,7 @@ def _compared(net: GatedNetwork, exported: Exported, data: Data, progress: bool)
     thresholds = [None if stage.gate is None else stage.gate.threshold for stage in stages[:-1]]
     before = Outputs(*collect_outputs(net, data, progress="PyTorch" if progress else None))
     after = collect_engine_outputs(
-        engines_of(exported.bundle, threads=0), data, progress="exported" if progress else None
+        load_engines(exported.bundle, threads=0), data, progress="exported" if progress else None
     )
     return replace(exported, before=before.decided(net, net.thresholds), after=after.decided(net, thresholds))
 
@@ -304,7 +304,7 @@ def _keeps_scores(net: GatedNetwork, precision: Precision) -> bool:
 def _check_finite(bundle: Bundle, example: Tensor) -> None:
     """Refuse a bundle whose values do not fit the type in which they cross a link."""
     values = example.numpy()
-    for number, engine in enumerate(engines_of(bundle), start=1):
+    for number, engine in enumerate(load_engines(bundle), start=1):
         values, _ = engine.run(values)
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise ExportError(

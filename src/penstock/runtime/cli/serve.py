@@ -38,7 +38,7 @@ def serve(arguments: Sequence[str]) -> None:
     args = parser.parse_args(arguments)
     require_links()
     from penstock.runtime.bundle.bundle import Bundle
-    from penstock.runtime.engines.serving import Replicas, ServeConfig
+    from penstock.runtime.engines.serve_config import Replicas, ServeConfig
     from penstock.runtime.islands.island import check_stage
     from penstock.runtime.islands.server import check_exposure
 

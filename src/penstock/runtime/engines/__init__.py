@@ -1,6 +1,37 @@
-"""Run one stage: arrays in, arrays out. One file an engine."""
+"""Engines: run one stage, arrays in, arrays out. One file per engine."""
 
+from __future__ import annotations
+
+from importlib import import_module
+
+from penstock.errors import BundleError
+from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.engines.engine import Engine, Output, RemoteEngine
-from penstock.runtime.engines.onnxruntime import OnnxRuntime
 
-__all__ = ["Engine", "OnnxRuntime", "Output", "RemoteEngine"]
+ENGINES = {"onnxruntime": "penstock.runtime.engines.onnxruntime:OnnxRuntime"}
+"""Engines by name, imported when they are first used. Each has ``from_stage(stage, graph, *, threads)``."""
+
+__all__ = ["ENGINES", "Engine", "Output", "RemoteEngine", "load_engine", "load_engines"]
+
+
+def load_engine(bundle: Bundle, stage: int, *, name: str = "onnxruntime", threads: int = 1) -> Engine:
+    """Return an engine that runs one stage of a bundle.
+
+    Args:
+        stage: counted from 1.
+        name: a key of `ENGINES`.
+        threads: per run; 0 for all cores.
+
+    Raises:
+        BundleError: when there is no such engine, or it cannot run the graph.
+    """
+    if name not in ENGINES:
+        raise BundleError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
+    module, attribute = ENGINES[name].split(":")
+    engine = getattr(import_module(module), attribute)
+    return engine.from_stage(bundle.manifest.stages[stage - 1], bundle.graphs[stage - 1], threads=threads)  # type: ignore[no-any-return]
+
+
+def load_engines(bundle: Bundle, *, name: str = "onnxruntime", threads: int = 1) -> list[Engine]:
+    """Return an engine for each stage of a bundle; see `load_engine`."""
+    return [load_engine(bundle, i, name=name, threads=threads) for i in range(1, len(bundle.manifest.stages) + 1)]

@@ -1,4 +1,4 @@
-"""What an engine does: it runs one stage, here on a batch, or elsewhere on one sample among many."""
+"""What an engine does: run one stage, in this process on a batch, or remotely on single samples."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 
 class Output(NamedTuple):
-    """What a stage gives for a batch.
+    """Output of a stage for a batch.
 
     Attributes:
-        values: (batch, ...): packed, or the class logits of the last stage.
-        gate: (batch,), the gate's logits; None where there is no gate.
+        values: (batch, ...), packed values; class logits for the last stage.
+        gate: (batch,), gate logits; None if the stage has no gate.
     """
 
     values: np.ndarray
@@ -20,17 +20,17 @@ class Output(NamedTuple):
 
 
 class Engine(Protocol):
-    """Runs one stage."""
+    """Runs one stage in this process."""
 
     def run(self, values: np.ndarray) -> Output:
-        """Run the stage on a batch: what the stage before gave, or the input."""
+        """Run the stage on a batch: the network's input, or the values of the previous stage."""
         ...
 
 
 @runtime_checkable
 class RemoteEngine(Protocol):
-    """Has one stage run on other processes or machines, which make batches of their own."""
+    """Runs one stage in other processes or on other machines, which form batches themselves."""
 
-    async def ask(self, values: np.ndarray) -> Output:
-        """Run the stage on one sample, while others are on their way too; return a batch of one."""
+    async def run_sample(self, values: np.ndarray) -> Output:
+        """Run the stage on one sample, concurrently with others; return a batch of one."""
         ...

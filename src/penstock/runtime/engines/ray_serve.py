@@ -27,7 +27,7 @@ from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Stage
 from penstock.runtime.engines.engine import Output
 from penstock.runtime.engines.onnxruntime import OnnxRuntime
-from penstock.runtime.engines.serving import ServeConfig
+from penstock.runtime.engines.serve_config import ServeConfig
 
 LOG = logging.getLogger("penstock.ray_serve")
 
@@ -94,7 +94,7 @@ class RayServe:
         status = serve.status().applications.get(self.name)
         return 0 if status is None else sum(one.replica_states.get("RUNNING", 0) for one in status.deployments.values())
 
-    async def ask(self, values: np.ndarray) -> Output:
+    async def run_sample(self, values: np.ndarray) -> Output:
         """Run the stage on one sample: the next free replica does, in a batch with what others ask."""
         until = None
         while True:
@@ -192,7 +192,7 @@ class _Replica:
     """A process that runs the stage. The graph comes with it: machines of a cluster need no bundle."""
 
     def __init__(self, stage: Stage, graph: bytes, batch: int, wait_s: float, threads: int):
-        self._engine = OnnxRuntime.of(stage, graph, threads=threads)
+        self._engine = OnnxRuntime.from_stage(stage, graph, threads=threads)
         self._together.set_max_batch_size(batch)
         self._together.set_batch_wait_timeout_s(wait_s)
 

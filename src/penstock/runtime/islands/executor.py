@@ -144,7 +144,7 @@ class RemoteExecutor:
         if _is_expired(job, self._callbacks):
             return
         try:
-            ((values, gate_logit),) = _split(await self._engine.ask(job.values), 1)
+            ((values, gate_logit),) = _split(await self._engine.run_sample(job.values), 1)
         except Exception as error:  # as above
             _fail(job, error, self._callbacks)
             return

@@ -22,7 +22,8 @@ import numpy as np
 from penstock.errors import DeliveryError, StorageError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
-from penstock.runtime.engines import Engine, OnnxRuntime, RemoteEngine
+from penstock.runtime.cascade import gate_score, passes
+from penstock.runtime.engines import Engine, RemoteEngine, load_engine
 from penstock.runtime.islands.delivery import Key, Outbox, key_of
 from penstock.runtime.islands.executor import Callbacks, Executor, Job, LocalExecutor, RemoteExecutor
 from penstock.runtime.islands.links.link import Connection, Connector
@@ -32,7 +33,6 @@ from penstock.runtime.islands.protocol import Answer, Dropped, DropReason, Frame
 from penstock.runtime.islands.receiver import Receiver
 from penstock.runtime.islands.stats import IslandStats
 from penstock.runtime.islands.uplink import Backoff, Uplink, answer_validator
-from penstock.runtime.pipeline import probability_of
 
 LOG = logging.getLogger("penstock.island")
 
@@ -97,7 +97,7 @@ class Island:
         self.manifest, self.number, self.stage = bundle.manifest, stage, bundle.manifest.stages[stage - 1]
         self.stats, self.drift, self.shadow_audit = IslandStats(), DriftDetector(), ShadowAudit(config.shadow_rate)
         if engine is None:
-            engine = OnnxRuntime.of(self.stage, bundle.graphs[stage - 1], threads=config.threads)
+            engine = load_engine(bundle, stage, threads=config.threads)
         callbacks = Callbacks(self._on_output, self._on_failure)
         self._executor: Executor = (
             RemoteExecutor(engine, callbacks)
@@ -172,10 +172,10 @@ class Island:
         """Decide at the gate: answer a frame, or forward it."""
         frame, key, gate = job.frame, job.key, self.stage.gate
         self.stats.latencies_s.append(time.perf_counter() - job.received_s)
-        scores: tuple[float, ...] = () if gate_logit is None else (probability_of(gate_logit),)
+        scores: tuple[float, ...] = () if gate_logit is None else (gate_score(gate_logit),)
         stopped = False
         if gate is not None and gate_logit is not None and not frame.shadow:
-            stopped = not gate_logit >= gate.threshold  # NaN does not pass
+            stopped = not passes(gate_logit, gate.threshold)
             self.drift.add(stopped)
         if stopped:
             self.stats.stopped += 1

@@ -1,6 +1,6 @@
-"""Listen to a stream: an ear for what is broken, features frame by frame, windows, and a decision.
+"""Process a stream: input checks, features, windows, detection.
 
-    blocks -> InputGuard -> Frontend -> frames -> FrameRing -> Pipeline -> scores -> Hysteresis -> events
+    blocks -> InputGuard -> Frontend -> frames -> FrameRing -> Pipeline -> scores -> Detector -> events
 
-Everything here is numpy alone, takes the stream in chunks of any length, and gives what the whole stream would give.
+Everything here needs numpy only, takes the stream in chunks of any length, and gives the result of the whole stream.
 """

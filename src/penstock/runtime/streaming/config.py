@@ -1,4 +1,4 @@
-"""Hearing: how a bundle listens to a stream. It stands in the manifest, so that device and training do the same."""
+"""How a bundle processes a stream. Part of the manifest, so that device and training do the same."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from penstock.runtime.streaming.features import LogMel, Mfcc
 from penstock.runtime.streaming.frontend import FrontendConfig, Sensor
 
 FRONTENDS: dict[str, type[LogMel] | type[Sensor]] = {"log-mel": LogMel, "mfcc": Mfcc, "sensor": Sensor}
-"""By the name that a manifest has."""
+"""Front ends by their name in a manifest."""
 
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """From samples to what the first stage takes, and from what the last stage gives to events.
+    """From samples to the input of the first stage, and from logits to events.
 
     Attributes:
-        sense: what a frame is made of.
-        frames: of a window.
+        frontend: how frames are computed.
+        frames: frames per window.
         hop: frames from one window to the next.
-        mean, std: of each value of a frame; frames are standardised with them.
-        words: the labels that are listened for.
-        decision: when a word was heard.
+        mean, std: of each value of a frame, to standardise it.
+        words: class indices to detect.
+        detector: when a word is detected.
     """
 
     frontend: FrontendConfig
@@ -41,34 +41,34 @@ class StreamConfig:
 
     def __post_init__(self) -> None:
         if self.frames < 1 or self.hop < 1:
-            raise DataError(f"windows of {self.frames} frames every {self.hop} came: both are 1 or more.")
+            raise DataError(f"frames and hop must be at least 1, got {self.frames} and {self.hop}")
         if not len(self.mean) == len(self.std) == self.frontend.values:
             raise DataError(
-                f"{len(self.mean)} means and {len(self.std)} deviations came, and a frame has {self.frontend.values} "
-                "values: one of each a value."
+                f"mean and std must have {self.frontend.values} values, one per value of a frame, got {len(self.mean)} and "
+                f"{len(self.std)}"
             )
         if not all(0 < value < np.inf for value in self.std) or not np.isfinite(self.mean).all():
-            raise DataError("a mean that is no number, or a deviation that is not above 0, came: frames need both.")
+            raise DataError("mean must be finite, and std finite and above 0")
         if not self.words or len(set(self.words)) < len(self.words) or min(self.words) < 0:
-            raise DataError(f"the words {self.words} came: name the label of at least one, each once.")
+            raise DataError(f"words must be distinct class indices, at least one, got {self.words}")
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of a window, as the first stage takes it: (values, frames)."""
+        """Shape of a window, the input of the first stage: (values, frames)."""
         return (self.frontend.values, self.frames)
 
     @property
     def window_s(self) -> float:
-        """The length of a window."""
+        """Length of a window in seconds."""
         return self.frontend.samples(self.frames) / self.frontend.rate_hz
 
     @property
     def hop_s(self) -> float:
-        """From one window to the next."""
+        """Seconds from one window to the next."""
         return self.hop * self.frontend.hop / self.frontend.rate_hz
 
     def standardised(self, frames: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return frames (..., values) as the network takes them."""
+        """Return standardised frames: (..., values) -> (..., values)."""
         mean, std = self._moments
         return (frames - mean) / std  # type: ignore[no-any-return]
 
@@ -83,11 +83,11 @@ class StreamConfig:
             **asdict(self),
             "mean": [float(value) for value in self.mean],
             "std": [float(value) for value in self.std],
-            "frontend": {"kind": name, **_plain(self.frontend)},
-            "detector": _plain(self.detector),
+            "frontend": {"kind": name, **_to_dict(self.frontend)},
+            "detector": _to_dict(self.detector),
         }
 
 
-def _plain(of: FrontendConfig | DetectorConfig) -> dict[str, float]:
-    """Return fields as a manifest is read: 30 where a float is meant is 30.0, so that its checksum is the same."""
-    return {f.name: float(getattr(of, f.name)) if f.type == "float" else getattr(of, f.name) for f in fields(of)}
+def _to_dict(config: FrontendConfig | DetectorConfig) -> dict[str, float]:
+    """Return the fields; integers in float fields become floats, so that the manifest's id survives a round trip."""
+    return {f.name: float(getattr(config, f.name)) if f.type == "float" else getattr(config, f.name) for f in fields(config)}

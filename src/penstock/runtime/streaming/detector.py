@@ -1,40 +1,47 @@
-"""From the scores of windows to events: smoothed, with hysteresis and a time of rest.
+"""From the results of windows to events: scores, smoothing, hysteresis and a refractory time.
 
-The score of a window is the log-odds that the network gives the word, limited to ±`LIMIT`; a window that a gate
-stopped has -`LIMIT`. Log-odds rather than probabilities: two windows of .9999 and .99999 are not the same to a
-threshold that is to be met once a day. Scores are smoothed by the mean of the last few windows.
+The score of a window is the log-odds that the network gives the word, limited to ±`LIMIT`; a stopped window scores
+-`LIMIT`. Log-odds rather than probabilities, because a threshold that is met once a day must tell .9999 from .99999.
+Scores are smoothed by the mean of the last few windows.
 
-    idle ── smoothed score reaches the threshold, and the rest is over ──▶ event ── falls below the release ──▶ idle
+    idle ── smoothed score reaches threshold, refractory time is over ──▶ event ── falls below off_threshold ──▶ idle
 
-An event is told twice: at once when it is decided, and when it is over, with its peak.
+An event is reported twice: when it is detected, and with its peak when it has ended.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import DataError
+from penstock.runtime.streaming.input_guard import InputQuality
+
+if TYPE_CHECKING:  # the manifest imports this module
+    from penstock.runtime.bundle.manifest import Manifest
+    from penstock.runtime.pipeline import SampleResult
 
 LIMIT = 10.0
-"""Log-odds are limited to this: one in 22,000."""
+"""Log-odds are limited to ±10: a probability of one in 22,000."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class DetectorConfig:
-    """When scores are an event.
+    """When scores make an event.
 
     Attributes:
-        threshold: that a smoothed score must reach, between -10 and 10.
-        release: below it the event is over; at most the threshold.
-        smoothing: how many windows a score is the mean of.
-        refractory_s: no second event begins within this time of the first one's decision.
+        threshold: smoothed score that starts an event, above -10 and at most 10.
+        off_threshold: smoothed score below which the event ends; at most the threshold.
+        smoothing: number of windows that a score is averaged over.
+        refractory_s: minimum time between two detections.
     """
 
     threshold: float = 0.0
@@ -43,28 +50,21 @@ class DetectorConfig:
     refractory_s: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (
-            math.isfinite(self.threshold) and math.isfinite(self.off_threshold) and self.off_threshold <= self.threshold
-        ):
+        if not -LIMIT < self.off_threshold <= self.threshold <= LIMIT:  # false for NaN as well
             raise DataError(
-                f"a threshold of {self.threshold:g} with a release at {self.off_threshold:g} came: both are numbers, and the "
-                "release is at most the threshold."
-            )
-        if not (self.off_threshold > -LIMIT and self.threshold <= LIMIT):
-            raise DataError(
-                f"a threshold of {self.threshold:g} with a release at {self.off_threshold:g} came: scores lie between "
-                f"-{LIMIT:g} and {LIMIT:g}, and what was stopped has -{LIMIT:g}, so both lie above that."
+                f"thresholds must satisfy -{LIMIT:g} < off_threshold <= threshold <= {LIMIT:g}, got threshold "
+                f"{self.threshold:g} and off_threshold {self.off_threshold:g}"
             )
         if self.smoothing < 1:
-            raise DataError(f"smoothing = {self.smoothing} came: a score is the mean of 1 window or more.")
+            raise DataError(f"smoothing must be at least 1, got {self.smoothing}")
         if not 0 <= self.refractory_s < math.inf:
-            raise DataError(f"refractory_s = {self.refractory_s:g} came: it is 0 s or more.")
+            raise DataError(f"refractory_s must be at least 0, got {self.refractory_s:g}")
 
     def at(self, threshold: float) -> DetectorConfig:
-        """Return the decision at another threshold, with the release as far below it as before.
+        """Return a copy with another threshold; off_threshold keeps its distance.
 
-        >>> Decision(2.0, 0.5).at(4.0)
-        Decision(threshold=4.0, release=2.5, smoothing=3, refractory_s=1.0)
+        >>> DetectorConfig(2.0, 0.5).at(4.0)
+        DetectorConfig(threshold=4.0, off_threshold=2.5, smoothing=3, refractory_s=1.0)
         """
         lowest = min(threshold, -LIMIT + 0.01)
         return replace(
@@ -74,79 +74,192 @@ class DetectorConfig:
 
 @dataclass(frozen=True)
 class Event:
-    """Something was heard.
+    """A detected word.
 
     Attributes:
         label: its name.
-        start_s: where the first window begins whose score rose to the release, in the stream's time.
-        peak_s: the end of the window with the highest smoothed score so far.
-        heard_s: when it was decided: the end of the window that reached the threshold.
-        latency_s: from the end of the first window of the rise to the decision: what smoothing and threshold took.
-        score: the highest smoothed score so far.
-        over: whether it has ended; until then ``peak_s`` and ``score`` may rise.
+        start_s: start of the first window whose score reached off_threshold, in stream time.
+        peak_s: end of the window with the highest smoothed score so far.
+        detected_s: time of detection: the end of the window that reached the threshold.
+        latency_s: from the end of the first window of the rise to the detection: the cost of smoothing and threshold.
+        score: highest smoothed score so far.
+        ended: whether the event has ended; until then ``peak_s`` and ``score`` may rise.
     """
 
     label: str
     start_s: float
     peak_s: float
-    heard_s: float
+    detected_s: float
     latency_s: float
     score: float
-    over: bool = False
+    ended: bool = False
+
+
+class WindowResult(NamedTuple):
+    """Result of one window.
+
+    Attributes:
+        time_s: end of the window in stream time.
+        exit_stage: the last stage that ran, counted from 1; 0 if no stage ran, for digital silence and gaps.
+        stopped: whether the window did not pass every gate.
+        gate_scores: one probability per gate; NaN for gates that the window did not reach.
+        scores: log-odds of each word; -10 for stopped windows.
+        smoothed: smoothed score of each word.
+        events: events that were detected or ended with this window.
+    """
+
+    time_s: float
+    exit_stage: int
+    stopped: bool
+    gate_scores: tuple[float, ...]
+    scores: tuple[float, ...]
+    smoothed: tuple[float, ...]
+    events: tuple[Event, ...]
+
+
+@dataclass
+class StreamStats:
+    """Totals of a stream so far.
+
+    Attributes:
+        reached: number of windows that reached each stage.
+        silent: number of windows of digital silence, for which no stage ran.
+        input_quality: defects of the input.
+    """
+
+    reached: list[int]
+    silent: int = 0
+    input_quality: InputQuality = field(default_factory=InputQuality)
+
+    @property
+    def windows(self) -> int:
+        """Number of windows."""
+        return self.reached[0] + self.silent
+
+    def macs(self, manifest: Manifest) -> int:
+        """Return the multiply-accumulates of all stages that ran."""
+        return sum(stage.macs * windows for stage, windows in zip(manifest.stages, self.reached, strict=True))
+
+    def crossed_bytes(self, manifest: Manifest) -> int:
+        """Return the payload bytes that crossed from one stage to the next."""
+        links = zip(manifest.stages[:-1], self.reached[1:], strict=True)
+        return sum(stage.output.payload_bytes * windows for stage, windows in links)
 
 
 class Hysteresis:
-    """Decides as windows come.
+    """Detect events of one word, window by window.
 
     Args:
-        label: the name of what is listened for.
-        window_s: the length of a window.
+        label: name of the word.
+        window_s: length of a window.
     """
 
-    def __init__(self, detector: DetectorConfig, label: str, window_s: float):
-        self.detector, self.label, self.window_s = detector, label, window_s
-        self._last: deque[float] = deque(maxlen=detector.smoothing)
+    def __init__(self, config: DetectorConfig, label: str, window_s: float):
+        self.config, self.label, self.window_s = config, label, window_s
+        self._recent: deque[float] = deque(maxlen=config.smoothing)
         self._event: Event | None = None
-        self._rise_s: float | None = None  # the end of the first window of the present rise
+        self._rise_s: float | None = None  # end of the first window of the present rise
         self._ready_s = -math.inf
         self.smoothed = -LIMIT
         self.reset()
 
     def push(self, time_s: float, score: float) -> list[Event]:
-        """Take the score of the window that ends at this time; return what began or ended with it."""
-        detector, told = self.detector, []
-        self._last.append(score)
-        self.smoothed = smoothed = sum(self._last) / detector.smoothing
-        if score < detector.off_threshold and smoothed < detector.off_threshold:
+        """Add the score of the window that ends at this time; return events that it starts or ends."""
+        config, events = self.config, []
+        self._recent.append(score)
+        self.smoothed = smoothed = sum(self._recent) / config.smoothing
+        if score < config.off_threshold and smoothed < config.off_threshold:
             self._rise_s = None
         elif self._rise_s is None:
             self._rise_s = time_s
-        if self._event is not None and smoothed < detector.off_threshold:
-            told += self.end()
-            self._rise_s = time_s if score >= detector.off_threshold else None
+        if self._event is not None and smoothed < config.off_threshold:
+            events += self.end()
+            self._rise_s = time_s if score >= config.off_threshold else None
         if self._event is not None and smoothed > self._event.score:
             self._event = replace(self._event, score=smoothed, peak_s=time_s)
-        if self._event is None and smoothed >= detector.threshold and time_s >= self._ready_s:
+        if self._event is None and smoothed >= config.threshold and time_s >= self._ready_s:
             rise_s = time_s if self._rise_s is None else self._rise_s
             self._event = Event(self.label, rise_s - self.window_s, time_s, time_s, time_s - rise_s, smoothed)
-            self._ready_s = time_s + detector.refractory_s
-            told.append(self._event)
-        return told
+            self._ready_s = time_s + config.refractory_s
+            events.append(self._event)
+        return events
 
     def end(self) -> list[Event]:
-        """End the event that is under way, if any, and return it."""
+        """End the current event, if any, and return it."""
         event, self._event = self._event, None
-        return [] if event is None else [replace(event, over=True)]
+        return [] if event is None else [replace(event, ended=True)]
 
     def reset(self) -> list[Event]:
-        """Begin anew, as behind a gap: no window before it supports what comes."""
-        self._last.extend([-LIMIT] * self.detector.smoothing)
+        """Forget all scores, as after a gap; end the current event, if any, and return it."""
+        self._recent.extend([-LIMIT] * self.config.smoothing)
         self._rise_s, self.smoothed = None, -LIMIT
         return self.end()
 
 
+class Detector:
+    """Turn the results of windows into events, for every word, and count them.
+
+    Args:
+        config: when scores make an event.
+        words: index and name of each class to detect.
+        stages: number of stages.
+        window_s: length of a window.
+    """
+
+    def __init__(self, config: DetectorConfig, words: Sequence[tuple[int, str]], stages: int, window_s: float):
+        self._classes = tuple(index for index, _ in words)
+        self._no_scores = (-LIMIT,) * len(words)  # of a stopped window
+        self._no_gate_scores = (math.nan,) * (stages - 1)
+        self._detectors = [Hysteresis(config, label, window_s) for _, label in words]
+        self._exits = [0] * stages
+        self._silent, self._last_s = 0, 0.0
+
+    def push(self, time_s: float, result: SampleResult) -> WindowResult:
+        """Add the result of a window."""
+        self._exits[result.exit_stage - 1] += 1
+        scores = self._no_scores
+        if result.logits is not None and np.isfinite(result.logits).all():
+            scores = tuple(float(log_odds(result.logits, index)) for index in self._classes)
+        return self._push(time_s, result.exit_stage, result.stopped, result.scores, scores)
+
+    def push_silence(self, time_s: float) -> WindowResult:
+        """Add a window of digital silence."""
+        self._silent += 1
+        return self._push(time_s, 0, True, self._no_gate_scores, self._no_scores)
+
+    def push_gap(self, time_s: float) -> Iterator[WindowResult]:
+        """Forget all scores because samples are missing; yield a result if that ends events.
+
+        Args:
+            time_s: end of the gap; infinity for the end of the stream.
+        """
+        events = tuple(event for detector in self._detectors for event in detector.reset())
+        if events:
+            at = self._last_s if math.isinf(time_s) else time_s
+            yield WindowResult(at, 0, True, self._no_gate_scores, self._no_scores, self._no_scores, events)
+
+    def end(self) -> list[Event]:
+        """End the current events and return them."""
+        return [event for detector in self._detectors for event in detector.end()]
+
+    def stats(self, input_quality: InputQuality) -> StreamStats:
+        """Return the totals so far."""
+        reached = [sum(self._exits[i:]) for i in range(len(self._exits))]
+        return StreamStats(reached, self._silent, input_quality)
+
+    def _push(
+        self, time_s: float, exit_stage: int, stopped: bool, gate_scores: tuple[float, ...], scores: tuple[float, ...]
+    ) -> WindowResult:
+        events: list[Event] = []
+        for detector, score in zip(self._detectors, scores, strict=True):
+            events += detector.push(time_s, score)
+        self._last_s = time_s
+        smoothed = tuple(detector.smoothed for detector in self._detectors)
+        return WindowResult(time_s, exit_stage, stopped, gate_scores, scores, smoothed, tuple(events))
+
+
 def log_odds(logits: npt.NDArray[np.float32], label: int) -> Floats:
-    """Return the log-odds of a class, limited: (..., classes) -> (...).
+    """Return the log-odds of a class, limited to ±`LIMIT`: (..., classes) -> (...).
 
     >>> log_odds(np.array([0.0, 2.0], np.float32), 1).tolist(), log_odds(np.array([0.0, 1e9], np.float32), 1).tolist()
     (2.0, 10.0)
@@ -159,31 +272,31 @@ def log_odds(logits: npt.NDArray[np.float32], label: int) -> Floats:
 
 
 def smooth(scores: npt.NDArray[np.floating], smoothing: int) -> Floats:
-    """Return the smoothed scores of a whole stream, as a `Hysteresis` has them one by one."""
+    """Return the smoothed scores of a whole stream, equal to those of `Hysteresis`."""
     padded = np.concatenate([np.full(smoothing, -LIMIT), scores.astype(np.float64)])
     total = np.zeros(len(scores))
-    for i in range(1, smoothing + 1):  # the oldest first, so that sums are those of a Decider to the last bit
+    for i in range(1, smoothing + 1):  # oldest first: the same order of additions as in Hysteresis, the same last bit
         total += padded[i : i + len(scores)]
     return total / smoothing
 
 
-def alarms(times_s: Floats, smoothed: Floats, detector: DetectorConfig) -> list[float]:
-    """Return when events are decided in a whole stream: what a `Hysteresis` says one by one, and much faster.
+def alarms(times_s: Floats, smoothed: Floats, config: DetectorConfig) -> list[float]:
+    """Return the detection times in a whole stream, equal to those of `Hysteresis` and much faster.
 
     Args:
-        times_s: the end of each window.
+        times_s: end of each window.
         smoothed: see `smooth`.
     """
-    high = np.flatnonzero(smoothed >= detector.threshold)
-    low = np.flatnonzero(smoothed < detector.off_threshold)
-    found: list[float] = []
-    at = 0  # the first window that may begin an event
-    while (place := np.searchsorted(high, at)) < len(high):
+    high = np.flatnonzero(smoothed >= config.threshold)
+    low = np.flatnonzero(smoothed < config.off_threshold)
+    times: list[float] = []
+    start = 0  # the first window that may begin an event
+    while (place := np.searchsorted(high, start)) < len(high):
         first = int(high[place])
-        found.append(float(times_s[first]))
-        behind = np.searchsorted(low, first)
-        if behind == len(low):
+        times.append(float(times_s[first]))
+        next_low = np.searchsorted(low, first)
+        if next_low == len(low):
             break
-        rested = np.searchsorted(times_s, times_s[first] + detector.refractory_s)
-        at = max(int(low[behind]), int(rested))
-    return found
+        ready = np.searchsorted(times_s, times_s[first] + config.refractory_s)
+        start = max(int(low[next_low]), int(ready))
+    return times

@@ -9,7 +9,7 @@ anywhere at a hop, and its frames are those of one long recording.
 - The Hann window is the periodic one. The FFT has the next power of two, with zeros after the window, as the
   FFTs of microcontrollers want it.
 - The filters are triangles on Slaney's mel scale (linear to 1 kHz, logarithmic above), each of area 1 over Hz.
-- Energies are floored at `FLOOR`, then the natural logarithm is taken.
+- Energies are floored at `FLOOR` before the natural logarithm.
 - The DCT is the orthonormal DCT-II over the mel bands; its first coefficients are kept.
 
 30 ms every 20 ms and 40 bands are usual in keyword spotting; 1 s gives 49 frames.
@@ -27,15 +27,15 @@ import numpy.typing as npt
 from penstock.errors import DataError, ShapeError
 
 FLOOR = 1e-8
-"""Of a mel energy: about what white noise of one step of 16 bits leaves in a band. Digital silence is log(FLOOR)."""
+"""Minimum mel energy, about that of 1-LSB white noise in 16-bit audio. Digital silence is log(FLOOR)."""
 
 FULL_SCALE = 32768
-"""What int16 is divided by, so that samples lie between -1 and 1."""
+"""Divisor that scales int16 to between -1 and 1."""
 
 LOUDEST = 2.0
-"""Samples may overshoot 1 a little, as after mixing; beyond this they are on another scale."""
+"""Samples may overshoot 1 a little, for example after mixing; beyond this the scale is wrong."""
 
-_BLOCK = 1024  # frames at a time: what fits a cache is twice as fast as all at once
+_BLOCK = 1024  # frames at a time: fits the cache, twice as fast as all at once
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
@@ -46,10 +46,10 @@ class LogMel:
     """Compute the logarithms of mel energies.
 
     Attributes:
-        rate_hz: samples a second.
-        window_ms, hop_ms: the length of a frame, and from one frame to the next; whole samples both.
-        mels: mel bands.
-        low_hz, high_hz: where the first band begins and the last one ends.
+        rate_hz: samples per second.
+        window_ms, hop_ms: length of a frame, and time from one frame to the next; whole numbers of samples.
+        mels: number of mel bands.
+        low_hz, high_hz: lower edge of the first band and upper edge of the last.
 
     >>> LogMel().frames(16_000), LogMel().samples(49)
     (49, 15840)
@@ -67,23 +67,23 @@ class LogMel:
             samples = getattr(self, name) * self.rate_hz / 1000
             if samples < 1 or samples != round(samples):
                 raise DataError(
-                    f"{name} = {getattr(self, name)} is {samples:g} samples at {self.rate_hz} Hz: choose a whole "
-                    "number of samples, at least one."
+                    f"{name} must be a whole number of samples, at least 1, got {getattr(self, name)} ms = {samples:g} "
+                    f"samples at {self.rate_hz} Hz"
                 )
         if not 0 <= self.low_hz < self.high_hz <= self.rate_hz / 2:
             raise DataError(
-                f"bands from {self.low_hz:g} to {self.high_hz:g} Hz came: at {self.rate_hz} Hz they lie between 0 and "
-                f"{self.rate_hz / 2:g} Hz, low before high."
+                f"expected 0 <= low_hz < high_hz <= {self.rate_hz / 2:g} at {self.rate_hz} Hz, got {self.low_hz:g} and "
+                f"{self.high_hz:g}"
             )
         if self.mels < 1 or not _filters(self.bands).any(axis=0).all():
             raise DataError(
-                f"{self.mels} mel bands from {self.low_hz:g} to {self.high_hz:g} Hz are narrower than the "
-                f"{self.rate_hz / self.fft:g} Hz between two lines of the FFT: take fewer bands or a longer window."
+                f"{self.mels} mel bands from {self.low_hz:g} to {self.high_hz:g} Hz are narrower than an FFT bin of "
+                f"{self.rate_hz / self.fft:g} Hz. Use fewer bands or a longer window."
             )
 
     @cached_property
     def window(self) -> int:
-        """Samples of a frame."""
+        """Samples per frame."""
         return round(self.window_ms * self.rate_hz / 1000)
 
     @cached_property
@@ -93,25 +93,25 @@ class LogMel:
 
     @cached_property
     def fft(self) -> int:
-        """Points of the FFT: the next power of two."""
+        """FFT size: the next power of two."""
         return 1 << (self.window - 1).bit_length()
 
     @property
     def values(self) -> int:
-        """Numbers of a frame."""
+        """Values per frame."""
         return self.mels
 
     @property
     def bands(self) -> LogMel:
-        """The energies that it begins with."""
+        """The mel energies it is computed from."""
         return self
 
     def frames(self, samples: int) -> int:
-        """Return how many whole frames so many samples hold."""
+        """Return the number of whole frames in ``samples`` samples."""
         return max(0, (samples - self.window) // self.hop + 1)
 
     def samples(self, frames: int) -> int:
-        """Return the samples that so many frames need."""
+        """Return the number of samples that ``frames`` frames span."""
         return self.window + (frames - 1) * self.hop
 
 
@@ -127,7 +127,7 @@ class Mfcc(LogMel):
 
     def __post_init__(self) -> None:
         if not 1 <= self.coefficients <= self.mels:
-            raise DataError(f"{self.coefficients} coefficients of {self.mels} mel bands came: keep 1 to {self.mels}.")
+            raise DataError(f"coefficients must be 1 to {self.mels}, the number of mel bands, got {self.coefficients}")
         super().__post_init__()
 
     @property
@@ -140,22 +140,22 @@ class Mfcc(LogMel):
 
 
 def features(samples: Array, spec: LogMel, *, rate_hz: int | None = None) -> Floats:
-    """Compute what ``spec`` says of one clip or of many.
+    """Compute the features of one clip or a batch of clips.
 
     Args:
         samples: (..., samples), int16, or float32 between -1 and 1.
-        spec: what to compute.
-        rate_hz: the rate of the samples, where it is known: it must be that of ``spec``.
+        spec: the features to compute.
+        rate_hz: sample rate of ``samples``; checked against ``spec`` if given.
 
     Returns:
         (..., values, frames), float32.
 
     Raises:
-        DataError: when the rate is another one.
-        ShapeError: when the samples have another dtype or scale, are not finite, or are too few for a frame.
+        DataError: when the sample rate differs.
+        ShapeError: when dtype or scale are wrong, samples are not finite, or there are too few for a frame.
     """
     if rate_hz not in (None, spec.rate_hz):
-        raise DataError(f"samples at {rate_hz} Hz came, and the features are for {spec.rate_hz} Hz: resample first.")
+        raise DataError(f"expected samples at {spec.rate_hz} Hz, got {rate_hz} Hz. Resample them first.")
     _check(samples, spec)
     count = spec.frames(samples.shape[-1])
     rows = np.lib.stride_tricks.sliding_window_view(samples.reshape(-1, samples.shape[-1]), spec.window, axis=-1)
@@ -168,7 +168,7 @@ def features(samples: Array, spec: LogMel, *, rate_hz: int | None = None) -> Flo
 
 
 def frame_features(frames: Array, spec: LogMel) -> Floats:
-    """Compute the values of frames that were cut already, int16 or float32: (..., window) -> (..., values)."""
+    """Compute the features of frames, int16 or float32: (..., window) -> (..., values)."""
     spectrum = np.fft.rfft(frames * _taper(spec.window, frames.dtype == np.int16), spec.fft)  # (..., fft / 2 + 1)
     power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32, copy=False)
     energies: Floats = np.log(np.maximum(power @ _filters(spec.bands), np.float32(FLOOR)))
@@ -177,26 +177,26 @@ def frame_features(frames: Array, spec: LogMel) -> Floats:
 
 def _check(samples: Array, spec: LogMel) -> None:
     if samples.dtype not in (np.int16, np.float32):
-        raise ShapeError(f"samples of dtype {samples.dtype} came: give int16, or float32 between -1 and 1.")
+        raise ShapeError(f"expected samples of int16, or float32 between -1 and 1, got {samples.dtype}")
     if samples.ndim == 0 or samples.shape[-1] < spec.window:
         raise ShapeError(
-            f"samples of shape {samples.shape} came, and one frame takes {spec.window} ({spec.window_ms:g} ms at "
-            f"{spec.rate_hz} Hz): give (..., samples) with at least as many."
+            f"expected samples (..., {spec.window} or more), one frame of {spec.window_ms:g} ms at {spec.rate_hz} Hz, got "
+            f"{samples.shape}"
         )
     if samples.dtype == np.float32 and samples.size:
-        loudest = float(np.abs(samples).max())
-        if not loudest <= LOUDEST:  # false for NaN as well
+        peak = float(np.abs(samples).max())
+        if not peak <= LOUDEST:  # false for NaN as well
             raise ShapeError(
-                f"samples up to {loudest:g} came: float32 samples are finite and lie between -1 and 1. Divide what "
-                f"was int16 by {FULL_SCALE}."
+                f"float32 samples must be finite and between -1 and 1, got up to {peak:g}. Divide int16 values by "
+                f"{FULL_SCALE}."
             )
 
 
 @lru_cache(maxsize=16)
-def _taper(window: int, whole_numbers: bool) -> Floats:
-    """Return the Hann window, which also brings int16 to between -1 and 1."""
+def _taper(window: int, is_int16: bool) -> Floats:
+    """Return the Hann window; for int16 it includes the scaling to between -1 and 1."""
     hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)).astype(np.float32)
-    return hann / np.float32(FULL_SCALE if whole_numbers else 1)
+    return hann / np.float32(FULL_SCALE if is_int16 else 1)
 
 
 @lru_cache(maxsize=16)

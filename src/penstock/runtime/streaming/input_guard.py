@@ -1,8 +1,7 @@
-"""The ear: what a microphone, a file or a pipe gives, made fit to be judged.
+"""Check the samples of a stream before features are computed.
 
-Sound that is not there cannot be heard, and what stands in its place must not be taken for sound. So missing samples
-and samples that are no numbers are a **gap**: the ear gives the pieces before and behind it, and whoever listens
-starts anew behind it. Loud and clipped sound is sound: it is limited to full scale, counted, and heard.
+Missing samples and samples that are not finite are a **gap**: the guard yields the pieces before and after it, and
+everything downstream starts afresh after it. Loud and clipped sound is kept, limited to full scale and counted.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ import numpy.typing as npt
 from penstock.errors import ShapeError
 from penstock.runtime.streaming.features import FULL_SCALE
 
-FOREIGN = 16.0
-"""Floats beyond this are no sound: no microphone or mixture overshoots full scale so far. One of them is a fault, and a
-gap; a stream that begins with many is on another scale."""
+MAX_AUDIO = 16.0
+"""Audio samples beyond this are invalid: no microphone or mix overshoots full scale by that much. A single one is a
+gap; a stream that begins with many has the wrong scale."""
 
 SCALE_SAMPLES = 16_000
-"""By the first so many samples that are not 0 the scale of a stream is judged; a tenth of them may be foreign."""
+"""The scale of a stream is checked on its first 16,000 non-zero samples; a tenth of them may be beyond `MAX_AUDIO`."""
 
-FAR_FROM_FULL = 0.99
-"""Up to here nothing is wrong with sound."""
+SAFE_PEAK = 0.99
+"""A block whose peak is at most this needs no further checks."""
 
 _STEP = np.float32(1 / FULL_SCALE)  # of int16, exactly
 
@@ -37,8 +36,8 @@ class Piece(NamedTuple):
     """Samples without a gap.
 
     Attributes:
-        start: the number of its first sample, counted from the beginning of the stream, with all gaps.
-        samples: (samples,) between -1 and 1; of a sensor (samples, axes), as they came.
+        start: index of the first sample in the stream, gaps included.
+        samples: (samples,) between -1 and 1 for audio; (samples, axes), unchanged, for a sensor.
     """
 
     start: int
@@ -47,118 +46,118 @@ class Piece(NamedTuple):
 
 @dataclass
 class InputQuality:
-    """What was wrong with a stream so far, in samples.
+    """Quality of a stream's input so far, in samples.
 
     Attributes:
-        heard: samples that were fit to be judged.
-        lost: samples that never came.
-        broken: samples that were NaN or infinite, or far beyond full scale.
-        gaps: how many times the sound broke off, for either reason.
-        clipped: samples at full scale or beyond it.
+        valid: samples that were processed.
+        lost: samples that were missing.
+        invalid: samples that were NaN, infinite, or far beyond full scale.
+        gaps: number of gaps, from lost and invalid samples.
+        clipped: samples at or beyond full scale.
     """
 
-    heard: int = 0
+    valid: int = 0
     lost: int = 0
-    broken: int = 0
+    invalid: int = 0
     gaps: int = 0
     clipped: int = 0
 
 
 class InputGuard:
-    """Takes blocks of a stream, and gives pieces that can be judged.
+    """Split the blocks of a stream into pieces without gaps.
 
     Args:
-        axes: of a sensor, whose values have any scale; None for sound.
+        axes: number of axes of a sensor, whose values have any scale; None for audio.
     """
 
     def __init__(self, axes: int | None = None):
         self.axes = axes
         self.input_quality = InputQuality()
-        self._at = 0
+        self._position = 0
         self._in_gap = False
-        self._unsure = SCALE_SAMPLES  # samples that the scale is still judged by
-        self._foreign = 0  # of those before
+        self._unchecked = SCALE_SAMPLES  # samples whose scale is still to be checked
+        self._too_large = 0  # among those checked
 
-    def hear(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[Piece]:
-        """Give the pieces of a block.
+    def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> Iterator[Piece]:
+        """Add a block; yield its pieces.
 
         Args:
-            samples: (samples,), int16, or floats between -1 and 1; of a sensor (samples, axes).
-            lost: so many samples are known to be missing before the block.
+            samples: (samples,), int16, or floats between -1 and 1; (samples, axes) for a sensor.
+            lost: number of samples missing before the block.
 
         Raises:
-            ShapeError: for another shape or type, or a scale that is not that of sound.
+            ShapeError: when shape or dtype differ, or audio has the wrong scale.
         """
         self._check(samples, lost)
         if lost:
             self._gap(lost)
             self.input_quality.lost += lost
         values = _floats(samples) if self.axes or samples.dtype != np.int16 else samples * _STEP
-        if self.axes is None and len(values) and float(np.abs(values).max()) <= FAR_FROM_FULL:  # false for NaN as well
-            if self._unsure:
-                self._judge_scale(values)
+        if self.axes is None and len(values) and float(np.abs(values).max()) <= SAFE_PEAK:  # false for NaN as well
+            if self._unchecked:
+                self._check_scale(values)
             yield self._piece(values)
             return
         finite = np.asarray(np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
         if self.axes is None:
-            values, finite = self._limited(values, finite)
+            values, finite = self._clip(values, finite)
         for first, last in _runs(finite):
             if finite[first]:
                 yield self._piece(values[first:last])
             else:
                 self._gap(last - first)
-                self.input_quality.broken += last - first
+                self.input_quality.invalid += last - first
 
     def _piece(self, values: Floats) -> Piece:
-        piece = Piece(self._at, values)
-        self._at += len(values)
-        self.input_quality.heard += len(values)
+        piece = Piece(self._position, values)
+        self._position += len(values)
+        self.input_quality.valid += len(values)
         self._in_gap = False
         return piece
 
     def _gap(self, samples: int) -> None:
-        self._at += samples
+        self._position += samples
         self.input_quality.gaps += not self._in_gap
         self._in_gap = True
 
-    def _limited(self, values: Floats, finite: npt.NDArray[np.bool_]) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """Return the samples within full scale, and which of them are sound."""
-        loud = np.abs(values, where=finite, out=np.zeros_like(values))
-        self._judge_scale(loud)
-        finite = finite & (loud <= FOREIGN)
-        self.input_quality.clipped += int((loud[finite] >= (FULL_SCALE - 1) / FULL_SCALE).sum())
+    def _clip(self, values: Floats, finite: npt.NDArray[np.bool_]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Return the samples limited to full scale, and which of them are valid."""
+        magnitude = np.abs(values, where=finite, out=np.zeros_like(values))
+        self._check_scale(magnitude)
+        finite = finite & (magnitude <= MAX_AUDIO)
+        self.input_quality.clipped += int((magnitude[finite] >= (FULL_SCALE - 1) / FULL_SCALE).sum())
         return np.clip(values, -1, 1), finite
 
-    def _judge_scale(self, loud: Floats) -> None:
-        """Refuse a stream that begins on another scale, whatever its blocks are."""
-        judged = loud[np.flatnonzero(loud)[: self._unsure]]
-        self._unsure -= len(judged)
-        self._foreign += int((judged > FOREIGN).sum())
-        if self._foreign > SCALE_SAMPLES // 10:
+    def _check_scale(self, magnitude: Floats) -> None:
+        """Raise if the stream begins with the wrong scale, however it is split into blocks."""
+        checked = magnitude[np.flatnonzero(magnitude)[: self._unchecked]]
+        self._unchecked -= len(checked)
+        self._too_large += int((checked > MAX_AUDIO).sum())
+        if self._too_large > SCALE_SAMPLES // 10:
             raise ShapeError(
-                f"samples up to {float(judged.max(initial=0)):g} came: sound in floats lies between -1 and 1. Divide "
-                f"what was int16 by {FULL_SCALE}."
+                f"float audio must be between -1 and 1, got samples up to {float(checked.max(initial=0)):g}. Divide int16 "
+                f"values by {FULL_SCALE}."
             )
 
     def _check(self, samples: npt.NDArray[Any], lost: int) -> None:
-        wanted = "(samples,)" if self.axes is None else f"(samples, {self.axes})"
+        expected = "(samples,)" if self.axes is None else f"(samples, {self.axes})"
         if not isinstance(samples, np.ndarray) or samples.dtype not in (np.int16, np.float32, np.float64):
-            came = samples.dtype if isinstance(samples, np.ndarray) else type(samples).__name__
-            raise ShapeError(f"a block of {came} came: give an array {wanted}, int16 or floats.")
+            found = samples.dtype if isinstance(samples, np.ndarray) else type(samples).__name__
+            raise ShapeError(f"expected an array {expected} of int16 or floats, got {found}")
         if samples.ndim != (1 if self.axes is None else 2) or (self.axes and samples.shape[1] != self.axes):
-            raise ShapeError(f"a block of shape {samples.shape} came: give {wanted}.")
+            raise ShapeError(f"expected samples {expected}, got {samples.shape}")
         if lost < 0:
-            raise ShapeError(f"lost = {lost} came: a block has lost 0 samples or more.")
+            raise ShapeError(f"lost must be at least 0, got {lost}")
 
 
 def _floats(samples: npt.NDArray[Any]) -> Floats:
-    """Return them as float32; what that cannot hold is infinite."""
+    """Convert to float32; values out of range become infinite."""
     with np.errstate(over="ignore"):
         return samples.astype(np.float32)
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return where equal flags stand together, as first and behind the last.
+    """Return the runs of equal flags as (start, stop).
 
     >>> _runs(np.array([True, True, False]))
     [(0, 2), (2, 3)]

@@ -1,4 +1,4 @@
-"""From a stream to windows as the first stage takes them: the ear, the front and the ring of frames together."""
+"""Cut a stream into the windows that the first stage takes: input guard, front end and ring of frames together."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from penstock.runtime.streaming.frontend import Sensor, build_frontend, silent_f
 from penstock.runtime.streaming.input_guard import InputGuard
 
 ROUNDING = 1e-3
-"""By which a frame of digital silence may differ from another: sums come in another order in another chunk."""
+"""Tolerance for a frame of digital silence: chunks of another length sum in another order."""
 
 
 class Window(NamedTuple):
-    """A window, or a gap between two.
+    """A window, or a gap between two windows.
 
     Attributes:
-        time_s: the window's end, or that of the gap.
+        time_s: end of the window or the gap in stream time.
         window: (values, frames); None for a gap.
-        silent: whether there is digital silence alone in it.
+        silent: whether the window holds nothing but digital silence.
     """
 
     time_s: float
@@ -31,50 +31,50 @@ class Window(NamedTuple):
 
 
 class Windower:
-    """Cuts a stream into windows as the first stage takes them: the ear, the front and the ring of frames."""
+    """Cut a stream into windows."""
 
     def __init__(self, stream_config: StreamConfig):
         frontend = stream_config.frontend
         self.stream_config = stream_config
-        self.ear = InputGuard(frontend.axes if isinstance(frontend, Sensor) else None)
-        self._front = build_frontend(frontend)
-        self._windows = FrameRing(stream_config.frames, stream_config.hop, frontend.values)
+        self.guard = InputGuard(frontend.axes if isinstance(frontend, Sensor) else None)
+        self._frontend = build_frontend(frontend)
+        self._ring = FrameRing(stream_config.frames, stream_config.hop, frontend.values)
         self._step = stream_config.hop * frontend.hop
         self._silence = _silence(stream_config)
-        self._due = 0  # the sample that the next piece begins with, if there is no gap
-        self._end = 0  # the sample that the next window ends with
-        self._forget(0)
+        self._next_start = 0  # start of the next piece if there is no gap
+        self._window_end = 0  # sample at which the next window ends
+        self._restart(0)
 
     def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> list[Window]:
-        """Take a block; return the windows that it completes, and where a gap lies between two of them."""
-        slices = []
-        for piece in self.ear.hear(samples, lost=lost):
-            if piece.start != self._due:
-                self._forget(piece.start)
-                slices.append(Window(piece.start / self.stream_config.frontend.rate_hz, None, False))
-            self._due = piece.start + len(piece.samples)
-            frames = self._front.push(piece.samples)
-            for window in self._windows.push(self.stream_config.standardised(frames)):
-                slices.append(Window(self._end / self.stream_config.frontend.rate_hz, window, self._is_silent(window)))
-                self._end += self._step
-        return slices
+        """Add a block; return the windows that it completes and the gaps between them."""
+        windows = []
+        for piece in self.guard.push(samples, lost=lost):
+            if piece.start != self._next_start:
+                self._restart(piece.start)
+                windows.append(Window(piece.start / self.stream_config.frontend.rate_hz, None, False))
+            self._next_start = piece.start + len(piece.samples)
+            frames = self._frontend.push(piece.samples)
+            for window in self._ring.push(self.stream_config.standardised(frames)):
+                windows.append(Window(self._window_end / self.stream_config.frontend.rate_hz, window, self._is_silent(window)))
+                self._window_end += self._step
+        return windows
 
     def _is_silent(self, window: npt.NDArray[np.float32]) -> bool:
         if self._silence is None:
             return False
         frame, rounding = self._silence
-        if abs(window[0, -1] - frame[0, 0]) > rounding[0, 0]:  # where there is sound, one value tells
+        if abs(window[0, -1] - frame[0, 0]) > rounding[0, 0]:  # enough to reject almost every window with sound
             return False
         return bool((np.abs(window - frame) <= rounding).all())
 
-    def _forget(self, start: int) -> None:
-        self._front.reset()
-        self._windows.reset()
-        self._end = start + self.stream_config.frontend.samples(self.stream_config.frames)
+    def _restart(self, start: int) -> None:
+        self._frontend.reset()
+        self._ring.reset()
+        self._window_end = start + self.stream_config.frontend.samples(self.stream_config.frames)
 
 
 def _silence(stream_config: StreamConfig) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None:
-    """Return a frame of digital silence, standardised, and how far others may be from it: (values, 1) both."""
+    """Return a standardised frame of digital silence and its tolerance, (values, 1) each; None for a sensor."""
     frame = silent_frame(stream_config.frontend)
     if frame is None:
         return None
