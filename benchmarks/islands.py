@@ -32,6 +32,7 @@ from penstock.evaluation.timing import best_seconds
 from penstock.export import Int8
 from penstock.models.resnet import resnet8
 from penstock.runtime.bundle.bundle import Bundle
+from penstock.runtime.engines import load_engines
 from penstock.runtime.islands.client import Client
 from penstock.runtime.islands.island import Island
 from penstock.runtime.islands.links.grpc import GrpcServer, grpc_connector
@@ -47,7 +48,6 @@ from penstock.runtime.islands.protocol import (
     encode,
 )
 from penstock.runtime.islands.uplink import Backoff
-from penstock.runtime.engines import load_engines
 from penstock.runtime.pipeline import Pipeline
 
 BOMB = zlib.compress(bytes(10_000_000), 9)

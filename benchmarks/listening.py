@@ -145,7 +145,7 @@ def _minute(run: StreamRun, length_s: float = 60.0) -> dict[str, Any]:
             for truth in run.stream.truths
             if start <= truth.begin_s < start + length_s
         ],
-        "alarms": [round(event.heard_s, 3) for event in run.events if start <= event.heard_s < start + length_s],
+        "alarms": [round(event.detected_s, 3) for event in run.events if start <= event.detected_s < start + length_s],
     }
 
 

@@ -124,7 +124,7 @@ def _deployed(home, typed, mine, evaluation):
     names = ["none", "left", "right"]
     right = sum(answer["label"] == names[label] for answer, label in zip(answers, np.load(home / "y.npy"), strict=True))
     assert right / len(answers) == pytest.approx(evaluation["accuracy"])
-    assert {answer["stopped_by"] for answer in answers} >= {None, 1}
+    assert {(answer["exit_stage"], answer["stopped"]) for answer in answers} >= {(1, True), (3, False)}
     summary = penstock(home, "run", "small", "x.npy", "--each").stdout
     assert "500 samples" in summary and "gate 2 stopped" in summary and "bytes crossed between stages" in summary
     refused = penstock(home, "run", "bundle", "y.npy", code=1).stderr

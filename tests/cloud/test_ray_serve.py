@@ -73,7 +73,9 @@ def test_answers_are_those_of_the_stage_in_one_process_though_a_replica_is_kille
         np.testing.assert_allclose(given, wanted, atol=1e-5)
         with pytest.raises(DeliveryError, match="a replica failed on a sample: "):
             await engine.run_sample(x[0][:1])
-        spoilt = await asyncio.gather(*[engine.run_sample(one) for one in (x[0], x[0][:1], x[1])], return_exceptions=True)
+        spoilt = await asyncio.gather(
+            *[engine.run_sample(one) for one in (x[0], x[0][:1], x[1])], return_exceptions=True
+        )
         assert [type(one).__name__ for one in spoilt] == ["Output", "DeliveryError", "Output"]
         asked = [asyncio.ensure_future(ask(engine, sample)) for sample in x]
         await asyncio.sleep(0.05)

@@ -39,6 +39,11 @@ def middling(net, x):
     return net
 
 
+def exit_stages(net, prediction):
+    """Where samples of a `Prediction` ended, counted from 1."""
+    return torch.where(prediction.stopped_at < 0, len(net.layers) + 1, prediction.stopped_at + 1)
+
+
 def same(chain, net, x) -> None:
     """The chain says what the network says, in one batch and sample by sample."""
     wanted = net.predict(x)
@@ -46,7 +51,7 @@ def same(chain, net, x) -> None:
         for part in parts:
             said = chain.predict(x[part].numpy())
             assert said.label.tolist() == wanted.label[part].tolist()
-            assert said.stopped_at.tolist() == wanted.stopped_at[part].tolist()
+            assert said.exit_stage.tolist() == exit_stages(net, wanted)[part].tolist()
             np.testing.assert_allclose(said.scores, wanted.scores[part].numpy(), atol=1e-5)
             np.testing.assert_allclose(said.logits, wanted.logits[part].numpy(), atol=1e-4, rtol=1e-4)
 
@@ -114,7 +119,7 @@ def test_a_gate_that_was_opened_for_good_is_left_out(tmp_path) -> None:
     bundle = export_bundle(net, x[:2], tmp_path).bundle
     assert [stage.gate is None for stage in bundle.manifest.stages] == [True, False, True]
     said, wanted = Pipeline(bundle).predict(x.numpy()), net.predict(x)
-    assert said.stopped_at.tolist() == wanted.stopped_at.tolist() and np.isnan(said.scores[:, 0]).all()
+    assert said.exit_stage.tolist() == exit_stages(net, wanted).tolist() and np.isnan(said.scores[:, 0]).all()
 
 
 def test_half_floats_halve_what_crosses(tmp_path) -> None:
@@ -128,7 +133,7 @@ def test_half_floats_halve_what_crosses(tmp_path) -> None:
     sizes = [bundle.manifest.stages[0].output.payload_bytes for bundle in (whole, half)]
     assert sizes[0] == 2 * sizes[1] == 4 * net.layers[0].transmitted_values
     said, wanted = Pipeline(half).predict(x.numpy()), net.predict(x)
-    assert said.stopped_at.tolist() == wanted.stopped_at.tolist()
+    assert said.exit_stage.tolist() == exit_stages(net, wanted).tolist()
     np.testing.assert_allclose(said.logits, wanted.logits.numpy(), atol=2e-2)
 
 
@@ -216,16 +221,14 @@ def test_a_graph_that_is_not_the_manifests_is_refused(tmp_path) -> None:
 
     length = first.input.shape[-1]
     short = replace(first, input=replace(first.input, shape=(*first.input.shape[:-1], length - 1)))
+    refused(short, second, text=rf"stage-1.onnx.*input.*{length}\]")
     refused(
-        short, second, text=rf"stage-1.onnx is not the graph of the manifest: it takes tensor\(float\) of .* {length}\]"
-    )
-    refused(
-        replace(first, output=replace(first.output, dtype="float16")), second, text=r"it gives tensor\(float\).*float16"
+        replace(first, output=replace(first.output, dtype="float16")), second, text=r"output.*float16.*tensor\(float\)"
     )
     refused(
         first,
         replace(second, gate=first.gate),
-        text="one input is wanted, and a gate's logit, one float a sample, beside",
+        text="'gate'",
     )
 
 
@@ -255,7 +258,7 @@ def test_in_8_bits_the_promise_is_made_anew_or_not_at_all(tmp_path) -> None:
     manifest = export_bundle(net, data[0][:4], tmp_path / "b", precision=Int8(data, held_out=data)).bundle.manifest
     assert manifest.guarantee is not None and manifest.guarantee.bound <= 0.05
     said = Pipeline(Bundle.read(tmp_path / "b")).predict(data[0].numpy())
-    assert (said.stopped_at[data[1].numpy() > 0] >= 0).sum() == manifest.guarantee.lost
+    assert said.stopped[data[1].numpy() > 0].sum() == manifest.guarantee.lost
 
 
 def test_an_export_that_decides_worse_is_refused_and_not_written(tmp_path) -> None:

@@ -24,9 +24,9 @@ def alone(x):
         if said is not None:
             scores[number] = 1 / (1 + np.exp(-float(said[0])))
             if said[0] < stage.gate.threshold:
-                return 0, number, scores
+                return 0, number + 1, scores
         x = values[0]
-    return int(x.argmax()), -1, scores
+    return int(x.argmax()), 4, scores
 
 
 @settings(max_examples=200, deadline=None)
@@ -35,37 +35,37 @@ def test_a_chain_is_a_loop_over_samples(x):
     chain = Pipeline(Bundle(THREE, (b"",) * 4), engines=ENGINES)
     answers = chain.predict(x)
     for i, sample in enumerate(x):
-        label, stopped_at, scores = alone(sample)
-        verdict = chain.ask(sample)
-        assert verdict.stopped_at == stopped_at
+        label, exit_stage, scores = alone(sample)
+        verdict = chain.predict_one(sample)
+        assert (verdict.exit_stage, verdict.stopped) == (exit_stage, exit_stage < 4)
         np.testing.assert_allclose(verdict.scores, scores, atol=1e-6)
-        assert (verdict.logits is None) == (stopped_at >= 0)
+        assert (verdict.logits is None) == (exit_stage < 4)
         assert verdict.logits is None or np.array_equal(verdict.logits, answers.logits[i])
-        assert (answers.label[i], answers.stopped_at[i]) == (label, stopped_at)
+        assert (answers.label[i], answers.exit_stage[i], answers.stopped[i]) == (label, exit_stage, exit_stage < 4)
         np.testing.assert_allclose(answers.scores[i], scores, atol=1e-6)
-        assert np.isnan(answers.logits[i]).all() == (stopped_at >= 0)
+        assert np.isnan(answers.logits[i]).all() == (exit_stage < 4)
 
 
 def test_what_is_no_batch_of_samples_is_refused():
     chain = Pipeline(Bundle(THREE, (b"",) * 4), engines=ENGINES)
-    wanted = r"this bundle takes an array \(batch, 3\), float32"
+    wanted = r"\(batch, 3\) float32"
     for wrong in (np.zeros((2, 4), np.float32), np.zeros(3, np.float32), np.zeros((2, 3)), [[0, 0, 0]]):
         with pytest.raises(ShapeError, match=wanted):
             chain.predict(wrong)
     for wrong in (np.zeros(4, np.float32), np.zeros(3), [0.0, 0.0, 0.0]):
         with pytest.raises(ShapeError, match=wanted):
-            chain.ask(wrong)
+            chain.predict_one(wrong)
     broken = np.zeros((4, 3), np.float32)
     broken[2, 1] = np.nan
-    with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[2\] of 4: a gate cannot judge them"):
+    with pytest.raises(ShapeError, match=r"NaN.*\[2\] of 4"):
         chain.predict(broken)
     assert len(chain.predict(np.zeros((0, 3), np.float32)).label) == 0
 
 
 def test_a_graph_that_is_none_is_refused():
-    with pytest.raises(BundleError, match=r"stage-1.onnx is no graph that onnxruntime [\d.]+ runs: .+"):
+    with pytest.raises(BundleError, match=r"onnxruntime [\d.]+ .*stage-1.onnx"):
         Pipeline(BUNDLE)
-    with pytest.raises(BundleError, match="the graph is no graph"):
+    with pytest.raises(BundleError, match="the graph"):
         OnnxRuntime(b"")
 
 

@@ -269,12 +269,12 @@ def wav(stream, tmp_path_factory) -> Path:
 
 
 def test_the_command_hears_a_recording_a_pipe_and_another_rate(folder, stream, wav, tmp_path):
-    wanted = [round(event.heard_s, 4) for event in run_stream(Bundle.read(folder), stream).events]
+    wanted = [round(event.detected_s, 4) for event in run_stream(Bundle.read(folder), stream).events]
     assert wanted
     done = penstock("listen", str(folder), str(wav), "--json")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(text) for text in done.stdout.splitlines()]
-    assert [line["heard_s"] for line in lines if line["kind"] == "heard"] == wanted
+    assert [line["detected_s"] for line in lines if line["kind"] == "detected"] == wanted
     assert sum(line["kind"] == "ended" for line in lines) == len(wanted)
     assert lines[-1]["kind"] == "end"
     assert lines[-1]["reached"][0] == lines[-1]["windows"]
@@ -392,7 +392,7 @@ def test_a_pipe_that_stalls_is_heard_and_ctrl_c_ends_cleanly(folder, stream, whe
         process.stdin.write(stream.samples[: 60 * 16_000].tobytes())
         process.stdin.flush()
         first = json.loads(process.stdout.readline())  # it is told at once, while the pipe is still open
-        assert first["kind"] == "heard"
+        assert first["kind"] == "detected"
         time.sleep(1)
         process.send_signal(signal.SIGINT)
         process.wait(timeout=20)  # the pipe stays open: nothing more comes, and nobody waits for it

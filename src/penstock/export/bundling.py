@@ -36,8 +36,8 @@ from penstock.gating.network import GatedNetwork, Guarantee
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import TYPES, GateRule, Manifest, Stage, TensorSpec
 from penstock.runtime.bundle.manifest import Guarantee as DeployedGuarantee
-from penstock.runtime.engines.onnxruntime import OnnxRuntime
 from penstock.runtime.engines import load_engines
+from penstock.runtime.engines.onnxruntime import OnnxRuntime
 from penstock.runtime.streaming.config import StreamConfig
 
 SAMPLES = 512
@@ -267,7 +267,9 @@ def _calibrated(net: GatedNetwork, bundle: Bundle, held_out: Data, progress: boo
     """Choose thresholds anew, by what the exported gates say; with the promise of the network's own."""
     asked = net.guarantee
     assert asked is not None
-    said = collect_engine_outputs(load_engines(bundle, threads=0), held_out, progress="calibrating" if progress else None)
+    said = collect_engine_outputs(
+        load_engines(bundle, threads=0), held_out, progress="calibrating" if progress else None
+    )
     found = certify(
         net,
         said.labels,

@@ -19,9 +19,9 @@ from penstock.datasets.audio_clips import RATE_HZ
 from penstock.errors import DataError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
-from penstock.runtime.streaming.detector import Event
+from penstock.runtime.streaming.detector import Event, StreamStats
 from penstock.runtime.streaming.frontend import Sensor
-from penstock.runtime.streaming.listener import Counts, Listener, stream_config_of
+from penstock.runtime.streaming.listener import Listener, stream_config_of
 from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.metrics import DetectionMetrics, score_detections
 from penstock.wakeword.streams import StreamSpec, SyntheticStream, mlperf_tiny, synthesize_stream
@@ -60,14 +60,14 @@ class StreamRun:
     scores: npt.NDArray[np.float64]
     exit_stage: npt.NDArray[np.int64]
     events: tuple[Event, ...]
-    counts: Counts
+    counts: StreamStats
     seconds: float
 
     @property
     def metrics(self) -> DetectionMetrics:
         """Metrics of the events, at the bundle's own threshold."""
         return score_detections(
-            [event.heard_s for event in self.events], self.stream.truths, duration_s=self.stream.seconds
+            [event.detected_s for event in self.events], self.stream.truths, duration_s=self.stream.seconds
         )
 
     @property
@@ -84,7 +84,6 @@ class StreamRun:
 def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
     """Run a bundle over a stream, block by block, on one thread. Of several words, only the first is recorded."""
     listener = Listener(bundle)
-    stages = len(bundle.manifest.stages)
     word = bundle.manifest.labels[listener.stream_config.words[0]]
     times: list[float] = []
     scores: list[float] = []
@@ -95,8 +94,8 @@ def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
         for result in listener.push(stream.samples[first : first + BLOCK]):
             times.append(result.time_s)
             scores.append(result.scores[0])
-            exit_stages.append({-2: 0, -1: stages}.get(result.stopped_at, result.stopped_at + 1))
-            events += [event for event in result.events if event.label == word and not event.over]
+            exit_stages.append(result.exit_stage)
+            events += [event for event in result.events if event.label == word and not event.ended]
     seconds = time.perf_counter() - start
     return StreamRun(
         bundle.manifest,
@@ -105,7 +104,7 @@ def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
         np.array(scores),
         np.array(exit_stages),
         tuple(events),
-        listener.counts,
+        listener.stats,
         seconds,
     )
 

@@ -157,7 +157,7 @@ class SomeTimeElsewhere:
     def __init__(self, engine):
         self.engine, self.at_once, self.most = engine, 0, 0
 
-    async def ask(self, values):
+    async def run_sample(self, values):
         self.at_once += 1
         self.most = max(self.most, self.at_once)
         await asyncio.sleep(random.uniform(0, 0.005))
@@ -668,7 +668,7 @@ class Moody:
 
 
 class MoodyElsewhere:
-    async def ask(self, values):
+    async def run_sample(self, values):
         await asyncio.sleep(0.01)
         return Moody().run(values[None])
 

@@ -34,22 +34,22 @@ def test_whole_stream_is_what_a_decider_says_one_by_one(scores: list[float], det
     events, smoothed = run(scores, detector)
     times = np.array([(i + 1) * 0.1 for i in range(len(scores))])
     assert np.array_equal(smooth(np.array(scores), detector.smoothing), smoothed)
-    assert alarms(times, np.array(smoothed), detector) == [event.heard_s for event in events if not event.over]
+    assert alarms(times, np.array(smoothed), detector) == [event.detected_s for event in events if not event.ended]
 
 
 @given(SCORES, DECISIONS)
 def test_events_are_told_when_decided_and_when_over(scores: list[float], detector: DetectorConfig) -> None:
     events, smoothed = run(scores, detector)
-    opened, ended = [e for e in events if not e.over], [e for e in events if e.over]
+    opened, ended = [e for e in events if not e.ended], [e for e in events if e.ended]
     assert len(opened) == len(ended)
     for first, last in zip(opened, ended, strict=True):
-        assert (first.start_s, first.heard_s, first.latency_s) == (last.start_s, last.heard_s, last.latency_s)
+        assert (first.start_s, first.detected_s, first.latency_s) == (last.start_s, last.detected_s, last.latency_s)
         assert first.score >= detector.threshold
         assert last.score >= first.score
         assert smoothed[round(last.peak_s * 10) - 1] == last.score
         assert first.latency_s >= 0
-        assert first.start_s == pytest.approx(first.heard_s - first.latency_s - 1.0)
-    times = [e.heard_s for e in opened]
+        assert first.start_s == pytest.approx(first.detected_s - first.latency_s - 1.0)
+    times = [e.detected_s for e in opened]
     assert all(b - a >= detector.refractory_s - 1e-9 for a, b in itertools.pairwise(times))
 
 
@@ -60,7 +60,7 @@ def test_an_event_by_hand() -> None:
     assert begun == Event(
         "marvin", pytest.approx(-0.8), pytest.approx(0.3), pytest.approx(0.3), pytest.approx(0.1), 3.0
     )
-    assert (ended.peak_s, ended.score, ended.over) == (pytest.approx(0.4), 5.0, True)
+    assert (ended.peak_s, ended.score, ended.ended) == (pytest.approx(0.4), 5.0, True)
 
 
 def test_hysteresis_keeps_one_event_where_the_score_wavers() -> None:
@@ -71,7 +71,7 @@ def test_hysteresis_keeps_one_event_where_the_score_wavers() -> None:
 
 def test_a_second_event_has_a_rise_of_its_own() -> None:
     scores = [-10.0, 10.0, 10.0, 10.0, -10.0, -10.0, 1.0, 10.0, 10.0, 10.0]
-    first, second = (e for e in run(scores, DetectorConfig(3, 0, 3, 0.3))[0] if not e.over)
+    first, second = (e for e in run(scores, DetectorConfig(3, 0, 3, 0.3))[0] if not e.ended)
     assert first.start_s == pytest.approx(-0.8)
     assert second.start_s == pytest.approx(-0.3)
     assert second.latency_s <= 0.3
@@ -87,8 +87,8 @@ def test_nothing_before_a_gap_supports_an_event_behind_it() -> None:
     assert decider.push(1.0, 9.0) == []
     assert decider.reset() == []
     assert decider.push(2.0, 9.0) == []
-    assert [e.over for e in decider.push(2.1, 9.0)] == [False]
-    assert [e.over for e in decider.reset()] == [True]
+    assert [e.ended for e in decider.push(2.1, 9.0)] == [False]
+    assert [e.ended for e in decider.reset()] == [True]
 
 
 def test_log_odds_against_probabilities() -> None:
@@ -101,12 +101,12 @@ def test_log_odds_against_probabilities() -> None:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"threshold": 1, "off_threshold": 2}, "the release is at most the threshold"),
-        ({"threshold": float("nan")}, "both are numbers"),
-        ({"threshold": 0, "off_threshold": -10}, "what was stopped has -10, so both lie above that"),
-        ({"threshold": 11}, "scores lie between -10 and 10"),
-        ({"smoothing": 0}, "smoothing = 0 came: a score is the mean of 1 window or more"),
-        ({"refractory_s": -1}, "it is 0 s or more"),
+        ({"threshold": 1, "off_threshold": 2}, "off_threshold.* 2"),
+        ({"threshold": float("nan")}, "threshold.*nan"),
+        ({"threshold": 0, "off_threshold": -10}, "off_threshold -10"),
+        ({"threshold": 11}, "threshold 11"),
+        ({"smoothing": 0}, "smoothing.* 0"),
+        ({"refractory_s": -1}, "refractory_s.*-1"),
     ],
 )
 def test_decisions_that_make_no_sense(fields: dict[str, float], text: str) -> None:

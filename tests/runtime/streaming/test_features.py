@@ -151,12 +151,12 @@ def test_counts_of_frames_and_samples_agree(spec: Mfcc) -> None:
 @pytest.mark.parametrize(
     ("samples", "text"),
     [
-        (np.zeros(16_000), r"dtype float64 came: give int16, or float32 between -1 and 1"),
-        (np.zeros(479, np.int16), r"shape \(479,\) came, and one frame takes 480 \(30 ms at 16000 Hz\)"),
-        (np.float32(0.5), r"shape \(\) came"),
-        (np.full(16_000, np.nan, np.float32), r"samples up to nan came.*finite"),
-        (np.full(16_000, np.inf, np.float32), r"samples up to inf came"),
-        (np.full(16_000, 900, np.float32), r"up to 900 came.*Divide what was int16 by 32768"),
+        (np.zeros(16_000), "float64"),
+        (np.zeros(479, np.int16), r"480.*\(479,\)"),
+        (np.float32(0.5), r"\(\)"),
+        (np.full(16_000, np.nan, np.float32), "finite.*nan"),
+        (np.full(16_000, np.inf, np.float32), "finite.*inf"),
+        (np.full(16_000, 900, np.float32), "900.*32768"),
     ],
     ids=["dtype", "short", "scalar", "nan", "inf", "scale"],
 )
@@ -166,7 +166,7 @@ def test_samples_that_do_not_fit_are_refused(samples: np.ndarray, text: str) -> 
 
 
 def test_another_rate_is_refused() -> None:
-    with pytest.raises(DataError, match=r"samples at 44100 Hz came, and the features are for 16000 Hz: resample"):
+    with pytest.raises(DataError, match=r"16000 Hz.*44100 Hz"):
         features(sound(16_000), Mfcc(), rate_hz=44_100)
     assert features(sound(16_000), Mfcc(), rate_hz=16_000).shape == (40, 49)
 
@@ -174,13 +174,13 @@ def test_another_rate_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"rate_hz": 11_025}, r"window_ms = 30 is 330.75 samples at 11025 Hz: choose a whole number"),
-        ({"hop_ms": 0}, r"hop_ms = 0 is 0 samples"),
-        ({"coefficients": 41}, r"41 coefficients of 40 mel bands came: keep 1 to 40"),
-        ({"coefficients": 0}, r"0 coefficients"),
-        ({"high_hz": 9000}, r"bands from 20 to 9000 Hz came: at 16000 Hz they lie between 0 and 8000 Hz"),
-        ({"low_hz": 5000, "high_hz": 400}, r"low before high"),
-        ({"mels": 200}, r"200 mel bands .* narrower than the 31.25 Hz between two lines"),
+        ({"rate_hz": 11_025}, r"window_ms.*330\.75.*11025 Hz"),
+        ({"hop_ms": 0}, r"hop_ms.* 0 "),
+        ({"coefficients": 41}, "coefficients.*40.*41"),
+        ({"coefficients": 0}, r"coefficients.* 0$"),
+        ({"high_hz": 9000}, "high_hz.*8000.*9000"),
+        ({"low_hz": 5000, "high_hz": 400}, r"low_hz < high_hz.*5000 and 400"),
+        ({"mels": 200}, r"200 mel bands.*31\.25 Hz"),
     ],
     ids=["rate", "hop", "many", "none", "nyquist", "order", "empty bands"],
 )

@@ -55,9 +55,9 @@ def test_a_sensor_is_taken_as_it_is() -> None:
     samples = np.arange(12.0, dtype=np.float32).reshape(2, 6)
     assert np.array_equal(front.push(samples), samples)
     assert silent_frame(frontend) is None
-    with pytest.raises(ShapeError, match=r"samples of shape \(2, 3\) came: give \(samples, 6\)"):
+    with pytest.raises(ShapeError, match=r"\(samples, 6\).*\(2, 3\)"):
         front.push(samples[:, :3])
-    with pytest.raises(DataError, match="a sensor of 0 axes at 50 Hz came"):
+    with pytest.raises(DataError, match=r"axes.* 0 and 50"):
         Sensor(50, 0)
 
 
@@ -77,5 +77,5 @@ def test_windows_are_those_of_the_whole(frames: int, hop: int, cuts: list[int]) 
 
 
 def test_windows_that_make_no_sense() -> None:
-    with pytest.raises(DataError, match="windows of 0 frames every 5 came"):
+    with pytest.raises(DataError, match=r"frames.* 0 and 5"):
         FrameRing(0, 5, 1)

@@ -21,15 +21,11 @@ from penstock.errors import DataError, PenstockError, require
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
 from penstock.runtime.cli.parsing import parser_of
-from penstock.runtime.streaming.detector import Event
+from penstock.runtime.streaming.detector import Event, StreamStats, WindowResult
 from penstock.runtime.streaming.frontend import Sensor
 from penstock.runtime.streaming.listener import (
-    SILENT,
     Chunk,
-    Counts,
     Listener,
-    WindowResult,
-    listen_over,
     stream_config_of,
 )
 
@@ -65,7 +61,7 @@ def listen(arguments: Sequence[str]) -> None:
     began = time.perf_counter()
     if given.islands is None:
         listener = Listener(bundle, threads=given.threads)
-        counts = _heard(listener.listen(blocks), show, lambda: listener.counts, listener.end, began)
+        counts = _heard(listener.listen(blocks), show, lambda: listener.stats, listener.end, began)
     else:
         counts = asyncio.run(_over_islands(bundle.manifest, asked, given, blocks, show))
     show.end(counts, time.perf_counter() - began)
@@ -125,10 +121,10 @@ def _blocks(given: argparse.Namespace, rate_hz: int) -> Iterator[Chunk]:
 def _heard(
     heard: Iterator[WindowResult],
     show: _Lines | _Screen,
-    counts: Callable[[], Counts],
+    counts: Callable[[], StreamStats],
     end: Callable[[], Sequence[Event]],
     began: float,
-) -> Counts:
+) -> StreamStats:
     """Show all that is heard, until the end or Ctrl-C; what was heard before an error is shown before it."""
     try:
         for one in heard:
@@ -145,20 +141,21 @@ def _heard(
 
 async def _over_islands(
     manifest: Manifest, asked: Manifest, given: argparse.Namespace, blocks: Iterator[Chunk], show: _Lines | _Screen
-) -> Counts:
+) -> StreamStats:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     require("penstock.runtime.islands.client", extra="links")
     require("penstock.runtime.islands.links.table", extra="links")
     from penstock.runtime.islands.client import Client
     from penstock.runtime.islands.links.table import connector_for
+    from penstock.runtime.streaming.remote import listen_remote
 
     connector = connector_for(given.islands)
-    last: list[tuple[Counts, list[Event]]] = []
+    last: list[tuple[StreamStats, list[Event]]] = []
     began = time.perf_counter()
     patience_s = None if given.microphone or given.recording == "-" else PATIENCE_S
     async with Client(asked, connector) as source:
-        heard = listen_over(
-            manifest, source, _threaded(blocks), patience_s=patience_s, ended=lambda *what: last.append(what)
+        heard = listen_remote(
+            manifest, source, _threaded(blocks), timeout_s=patience_s, on_end=lambda *what: last.append(what)
         )
         try:
             async for one in heard:
@@ -207,14 +204,14 @@ class _Lines:
 
     def events(self, events: Sequence[Event]) -> None:
         for event in events:
-            print(json.dumps({"kind": "ended" if event.over else "heard", **_rounded(event)}), flush=True)
+            print(json.dumps({"kind": "ended" if event.ended else "detected", **_rounded(event)}), flush=True)
 
     def interrupted(self) -> None:
         """Say nothing: the last line comes anyway."""
 
     clear = interrupted
 
-    def end(self, counts: Counts, seconds: float) -> None:
+    def end(self, counts: StreamStats, seconds: float) -> None:
         print(json.dumps({"kind": "end", "seconds": round(seconds, 3), "windows": counts.windows, **asdict(counts)}))
 
 
@@ -239,7 +236,7 @@ class _Screen:
 
     def events(self, events: Sequence[Event]) -> None:
         for event in events:
-            if not event.over:
+            if not event.ended:
                 self.clear()
                 self._events += 1
                 print(_line(event), flush=True)
@@ -252,14 +249,14 @@ class _Screen:
         if self.live:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
-    def end(self, counts: Counts, seconds: float) -> None:
+    def end(self, counts: StreamStats, seconds: float) -> None:
         self.clear()
         print("\n".join(_summary(self.manifest, self.rate_hz, counts, seconds, self._events)))
 
 
 def _rounded(event: Event) -> dict[str, Any]:
     plain = asdict(event)
-    del plain["over"]
+    del plain["ended"]
     return {name: round(value, 4) if isinstance(value, float) else value for name, value in plain.items()}
 
 
@@ -274,7 +271,9 @@ def _clock(seconds: float) -> str:
 
 
 def _line(event: Event) -> str:
-    return f"{_clock(event.heard_s)}  {event.label:<16} score {event.score:5.1f}  {event.latency_s:.2f} s after it rose"
+    return (
+        f"{_clock(event.detected_s)}  {event.label:<16} score {event.score:5.1f}  {event.latency_s:.2f} s after it rose"
+    )
 
 
 def _legend(manifest: Manifest) -> str:
@@ -294,9 +293,8 @@ def _meter(heard: WindowResult, threshold: float, width: int = 24) -> str:
 def _doors(heard: WindowResult) -> str:
     """Return each gate as it stands: open, closed, or not reached."""
     doors = ""
-    for number in range(len(heard.gates)):
-        reached = heard.stopped_at == -1 or heard.stopped_at >= number
-        doors += "·" if not reached or heard.stopped_at == SILENT else "▯" if heard.stopped_at == number else "▮"
+    for gate in range(1, len(heard.gate_scores) + 1):
+        doors += "·" if gate > heard.exit_stage else "▯" if heard.stopped and gate == heard.exit_stage else "▮"
     return doors
 
 
@@ -309,25 +307,25 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def _summary(manifest: Manifest, rate_hz: int, counts: Counts, seconds: float, events: int) -> list[str]:
+def _summary(manifest: Manifest, rate_hz: int, counts: StreamStats, seconds: float, events: int) -> list[str]:
     input_quality, reached = counts.input_quality, counts.reached
-    heard_s = input_quality.heard / rate_hz
+    heard_s = input_quality.valid / rate_hz
     lines = [f"{_count(events, 'event')} in {_clock(heard_s)} of sound, heard in {seconds:.1f} s"]
     if counts.windows:
         whole = counts.windows * sum(stage.macs for stage in manifest.stages)
         shares = ", ".join(f"{some / counts.windows:.1%} reached stage {i}" for i, some in enumerate(reached, 1))
         lines.append(f"  of {counts.windows:,} windows {shares}")
         lines.append(f"  {counts.macs(manifest) / whole:.1%} of all multiply-accumulates were done")
-    elif input_quality.heard < rate_hz * stream_config_of(manifest).window_s:
+    elif input_quality.valid < rate_hz * stream_config_of(manifest).window_s:
         lines.append("  that is shorter than one window: nothing was judged")
     else:
         lines.append("  nothing was judged: no window was answered")
     if input_quality.gaps:
         lines.append(
-            f"  {_count(input_quality.gaps, 'gap')}: {_count(input_quality.lost, 'sample')} lost, {input_quality.broken:,} that are no "
+            f"  {_count(input_quality.gaps, 'gap')}: {_count(input_quality.lost, 'sample')} lost, {input_quality.invalid:,} that are no "
             "sound; what lies across a gap was not judged"
         )
-    clipped = input_quality.clipped / max(1, input_quality.heard)
+    clipped = input_quality.clipped / max(1, input_quality.valid)
     if clipped >= CLIPPED:
         lines.append(f"  {clipped:.1%} of the samples are at full scale: clipped?")
     return lines

@@ -69,19 +69,19 @@ def run_on_device(arguments: Sequence[str]) -> None:
 
 
 def _plain(chain: Pipeline, answers: BatchResult, i: int) -> dict[str, Any]:
-    stopped = int(answers.stopped_at[i])
+    stopped = bool(answers.stopped[i])
     return {
         "label": chain.manifest.labels[answers.label[i]],
-        "stopped_by": None if stopped < 0 else stopped + 1,
+        "exit_stage": int(answers.exit_stage[i]),
+        "stopped": stopped,
         "scores": [None if np.isnan(score) else round(float(score), 6) for score in answers.scores[i]],
-        "logits": None if stopped >= 0 else [round(float(logit), 6) for logit in answers.logits[i]],
+        "logits": None if stopped else [round(float(logit), 6) for logit in answers.logits[i]],
     }
 
 
 def _line(chain: Pipeline, answers: BatchResult, i: int) -> str:
-    stopped = int(answers.stopped_at[i])
     scores = " ".join("–" if np.isnan(score) else f"{score:.3f}" for score in answers.scores[i])
-    end = "to the end" if stopped < 0 else f"stopped by gate {stopped + 1}"
+    end = f"stopped by gate {answers.exit_stage[i]}" if answers.stopped[i] else "to the end"
     return f"{i:>8}  {chain.manifest.labels[answers.label[i]]:<16} {end:<18} gates: {scores}"
 
 
@@ -92,7 +92,7 @@ def _summary(chain: Pipeline, answers: BatchResult, seconds: float) -> list[str]
     lines = [f"{samples:,} samples, {1e6 * seconds / max(samples, 1):.0f} µs each"]
     for number, stage in enumerate(stages):
         macs += left * stage.macs
-        stopped = int((answers.stopped_at == number).sum())
+        stopped = int((answers.stopped & (answers.exit_stage == number + 1)).sum())
         if stage.gate is not None:
             lines.append(f"  gate {number + 1} stopped {stopped:,} of {left:,}")
         left -= stopped

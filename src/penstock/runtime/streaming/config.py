@@ -90,4 +90,6 @@ class StreamConfig:
 
 def _to_dict(config: FrontendConfig | DetectorConfig) -> dict[str, float]:
     """Return the fields; integers in float fields become floats, so that the manifest's id survives a round trip."""
-    return {f.name: float(getattr(config, f.name)) if f.type == "float" else getattr(config, f.name) for f in fields(config)}
+    return {
+        f.name: float(getattr(config, f.name)) if f.type == "float" else getattr(config, f.name) for f in fields(config)
+    }

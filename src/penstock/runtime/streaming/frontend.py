@@ -81,7 +81,9 @@ class AudioFrontend:
         if not count:
             return np.empty((0, self.frontend.values), np.float32)
         steps = (self.frontend.hop * pending.itemsize, pending.itemsize)  # overlapping frames, as a view
-        return frame_features(np.ndarray((count, self.frontend.window), pending.dtype, pending, 0, steps), self.frontend)
+        return frame_features(
+            np.ndarray((count, self.frontend.window), pending.dtype, pending, 0, steps), self.frontend
+        )
 
     def reset(self) -> None:
         self._rest, self._skip = self._rest[:0], 0

@@ -55,7 +55,9 @@ class Windower:
             self._next_start = piece.start + len(piece.samples)
             frames = self._frontend.push(piece.samples)
             for window in self._ring.push(self.stream_config.standardised(frames)):
-                windows.append(Window(self._window_end / self.stream_config.frontend.rate_hz, window, self._is_silent(window)))
+                windows.append(
+                    Window(self._window_end / self.stream_config.frontend.rate_hz, window, self._is_silent(window))
+                )
                 self._window_end += self._step
         return windows
 
