@@ -56,7 +56,7 @@ def predict() -> list[Figure]:
         layer.compression.phi.copy_((torch.rand_like(layer.compression.phi) < 0.03).float())
         features = net.stages[0](x)
         net.thresholds = [net(x).gates[0].quantile(0.9).item()]
-    passed = int((net.predict(x).stopped_at < 0).sum())
+    passed = int((~net.predict(x).stopped).sum())
 
     def without_gradient(run, *inputs):
         def call() -> None:
@@ -77,7 +77,7 @@ def predict() -> list[Figure]:
     )
     rate = passed / BATCH
     ideal = seconds["stage 1"] + rate * seconds["rest"]
-    macs = gated_cost(net, net.predict(x).stopped_at).macs.double().mean().item()
+    macs = gated_cost(net, net.predict(x).exit_stage).macs.double().mean().item()
     details = seconds | {
         "pass_rate": rate,
         "ideal": ideal,

@@ -20,8 +20,9 @@ from torch import Tensor
 from penstock.datasets.loading import Data
 from penstock.evaluation import metrics
 from penstock.evaluation.calibrate import rounded_down
-from penstock.evaluation.outputs import cascade, collect_outputs
+from penstock.evaluation.outputs import collect_outputs
 from penstock.evaluation.threshold_path import Path, SingleGatePath, best_threshold_path
+from penstock.gating.cascade import exit_stages
 from penstock.gating.network import GatedNetwork
 from reproduction.baselines.branchynet import Exit, ExitOutputs, collect_exit_outputs, take_exits
 
@@ -95,7 +96,9 @@ class NetworkOutputs:
 
     def stopped(self, thresholds: Thresholds, active: Sequence[int] | None = None) -> Tensor:
         """Return which samples some gate stops."""
-        return cascade(self.gates, thresholds, self.gated if active is None else active, samples=len(self.labels)) >= 0
+        active = self.gated if active is None else active
+        stages = exit_stages(self.gates, thresholds, samples=len(self.labels), active=active)
+        return stages <= len(self.gates)
 
     def accuracy(self, thresholds: Thresholds, active: Sequence[int] | None = None) -> float:
         """Return the weighted accuracy with gates."""

@@ -119,7 +119,7 @@ def test_gates_that_separate_the_two_kinds_lose_nothing(gates):
     far = x + 20 * y[:, None]
     guarantee = ps.calibrate(net, (far, y), max_positive_loss=0.05)
     assert guarantee.lost == 0 and guarantee.bound <= 0.05
-    stopped = net.predict(far).stopped_at >= 0
+    stopped = net.predict(far).stopped
     assert stopped[y == 0].all() and not stopped[y == 1].any()
 
 
@@ -212,7 +212,7 @@ def test_gates_that_are_not_used_are_opened(net, tmp_path):
     data = torch.randn(900, 6), torch.arange(900) % 4
     guarantee = ps.calibrate(net, data, max_positive_loss=0.02, active={1})
     assert net.thresholds[0] == float("-inf")
-    assert (net.predict(data[0]).stopped_at != 0).all()
+    assert (net.predict(data[0]).exit_stage > 1).all()
     ps.save(net, tmp_path / "net.safetensors")
     assert ps.load(tmp_path / "net.safetensors", sequential()).guarantee == guarantee
 

@@ -35,17 +35,25 @@ def by_hand(net, x, y):
     for one, label in zip(x, y.tolist(), strict=True):
         prediction = net.predict(one[None])
         open_label = net(one[None]).logits.argmax().item()
-        at = prediction.stopped_at.item()
-        reached = len(net.layers) if at < 0 else at
-        macs = sum(net.plan.macs[: reached + 1])
+        exit_stage = prediction.exit_stage.item()
+        macs = sum(net.plan.macs[:exit_stage])
         payload = 0
         for i, layer in enumerate(net.layers):
             kept = len(layer.compression.kept)
-            if reached >= i:
+            if exit_stage > i:
                 macs += kept * layer.gate.width + layer.gate.width
-            if reached > i:
+            if exit_stage > i + 1:
                 payload += 4 * kept
-        rows.append((label in (1, 2), at >= 0, prediction.label.item() == label, open_label == label, macs, payload))
+        rows.append(
+            (
+                label in (1, 2),
+                prediction.stopped.item(),
+                prediction.label.item() == label,
+                open_label == label,
+                macs,
+                payload,
+            )
+        )
     return rows
 
 
@@ -81,7 +89,7 @@ def test_each_gate_alone(net, data):
     x, y = data
     e = ps.evaluate(net, data)
     for i, (gate, wanted) in enumerate(zip(e.gates, ({1, 2, 3}, {1, 2}), strict=True)):
-        alone = net.predict(x, active={i}).stopped_at >= 0
+        alone = net.predict(x, active={i}).stopped
         positive = torch.tensor([label in wanted for label in y.tolist()])
         assert gate.stop_rate == pytest.approx(alone.double().mean().item())
         assert gate.positive_lost_rate == pytest.approx(alone[positive].double().mean().item())
@@ -89,9 +97,11 @@ def test_each_gate_alone(net, data):
         assert sum(gate.histogram[0]) == int((~positive).sum())
         assert sum(gate.histogram[1]) == int(positive.sum())
         assert gate.kept == len(net.layers[i].compression.kept)
-    at = net.predict(x).stopped_at
-    assert [gate.stopped for gate in e.gates] == pytest.approx([(at == i).double().mean().item() for i in (0, 1)])
-    assert e.gates[1].reached == pytest.approx((at != 0).double().mean().item())
+    at = net.predict(x).exit_stage
+    assert [gate.stopped for gate in e.gates] == pytest.approx(
+        [(at == stage).double().mean().item() for stage in (1, 2)]
+    )
+    assert e.gates[1].reached == pytest.approx((at > 1).double().mean().item())
 
 
 def test_classes(net, data):
@@ -223,7 +233,7 @@ def test_predict_stops_for_good(net, data):
     for stage in net.stages:
         stage.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
     prediction = net.predict(data[0])
-    passed = [int((prediction.stopped_at != 0).sum()), int((prediction.stopped_at == -1).sum())]
+    passed = [int((prediction.exit_stage > 1).sum()), int((~prediction.stopped).sum())]
     assert seen == [120, *passed]
     net.thresholds = [1e9, 0.0]
     seen.clear()

@@ -39,11 +39,6 @@ def middling(net, x):
     return net
 
 
-def exit_stages(net, prediction):
-    """Where samples of a `Prediction` ended, counted from 1."""
-    return torch.where(prediction.stopped_at < 0, len(net.layers) + 1, prediction.stopped_at + 1)
-
-
 def same(chain, net, x) -> None:
     """The chain says what the network says, in one batch and sample by sample."""
     wanted = net.predict(x)
@@ -51,7 +46,8 @@ def same(chain, net, x) -> None:
         for part in parts:
             said = chain.predict(x[part].numpy())
             assert said.label.tolist() == wanted.label[part].tolist()
-            assert said.exit_stage.tolist() == exit_stages(net, wanted)[part].tolist()
+            assert said.exit_stage.tolist() == wanted.exit_stage[part].tolist()
+            assert said.stopped.tolist() == wanted.stopped[part].tolist()
             np.testing.assert_allclose(said.scores, wanted.scores[part].numpy(), atol=1e-5)
             np.testing.assert_allclose(said.logits, wanted.logits[part].numpy(), atol=1e-4, rtol=1e-4)
 
@@ -119,7 +115,7 @@ def test_a_gate_that_was_opened_for_good_is_left_out(tmp_path) -> None:
     bundle = export_bundle(net, x[:2], tmp_path).bundle
     assert [stage.gate is None for stage in bundle.manifest.stages] == [True, False, True]
     said, wanted = Pipeline(bundle).predict(x.numpy()), net.predict(x)
-    assert said.exit_stage.tolist() == exit_stages(net, wanted).tolist() and np.isnan(said.scores[:, 0]).all()
+    assert said.exit_stage.tolist() == wanted.exit_stage.tolist() and np.isnan(said.scores[:, 0]).all()
 
 
 def test_half_floats_halve_what_crosses(tmp_path) -> None:
@@ -133,7 +129,7 @@ def test_half_floats_halve_what_crosses(tmp_path) -> None:
     sizes = [bundle.manifest.stages[0].output.payload_bytes for bundle in (whole, half)]
     assert sizes[0] == 2 * sizes[1] == 4 * net.layers[0].transmitted_values
     said, wanted = Pipeline(half).predict(x.numpy()), net.predict(x)
-    assert said.exit_stage.tolist() == exit_stages(net, wanted).tolist()
+    assert said.exit_stage.tolist() == wanted.exit_stage.tolist()
     np.testing.assert_allclose(said.logits, wanted.logits.numpy(), atol=2e-2)
 
 

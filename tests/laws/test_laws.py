@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from helpers.zoo import ZOO, build
-from penstock.evaluation.outputs import cascade, collect_outputs
+from penstock.evaluation.outputs import collect_outputs
+from penstock.gating.cascade import exit_stages
 from penstock.gating.network import GatedNetwork
 
 EVERY = sorted(ZOO)
@@ -119,19 +120,20 @@ def test_predict_is_forward_followed_by_the_gates(name, config):
     said = [layer.gate.gate_logit(one) for layer, one in zip(net.layers, out.gates, strict=True)]
     net.thresholds = [one.median().item() - 1e-4 for one in said]
     whole = net.predict(x)
-    expected = cascade(said, net.thresholds, net.active(), samples=len(x))
+    expected = exit_stages(said, net.thresholds, samples=len(x))
     if name == "branching":  # its inner way depends on who else is in the batch, so only the first gate can be compared
-        assert torch.equal(whole.stopped_at == 0, expected == 0)
+        assert torch.equal(whole.exit_stage == 1, expected == 1)
         return
-    assert torch.equal(whole.stopped_at, expected)
-    stopped = expected >= 0
+    assert torch.equal(whole.exit_stage, expected)
+    stopped = expected < len(net.stages)
+    assert torch.equal(whole.stopped, stopped)
     assert stopped.any()
     assert torch.equal(whole.label[stopped], torch.full_like(whole.label[stopped], net.background))
     assert torch.equal(whole.label[~stopped], out.logits.argmax(1)[~stopped])
     torch.testing.assert_close(whole.logits[~stopped], out.logits[~stopped], atol=1e-5, rtol=1e-5)
     assert whole.logits[stopped].isnan().all()
     for i, one in enumerate(said):
-        reached = (expected < 0) | (expected >= i)
+        reached = expected > i
         torch.testing.assert_close(whole.scores[reached, i], one.sigmoid()[reached], atol=1e-5, rtol=1e-5)
         assert whole.scores[~reached, i].isnan().all()
 
@@ -146,7 +148,7 @@ def test_predict_is_the_same_in_any_batches(sizes, seed):
     x = torch.randn(sum(sizes), 6)
     whole, parts = net.predict(x), [net.predict(part) for part in x.split(sizes)]
     assert torch.equal(whole.label, torch.cat([part.label for part in parts]))
-    assert torch.equal(whole.stopped_at, torch.cat([part.stopped_at for part in parts]))
+    assert torch.equal(whole.exit_stage, torch.cat([part.exit_stage for part in parts]))
 
 
 @pytest.mark.parametrize("name", ["resnet8_1d", "sequential"])
@@ -154,11 +156,11 @@ def test_incremental_gating_never_stops_fewer_than_its_first_gate(name):
     net, _, x = gated(name)
     net.eval()
     net.thresholds = [gate.median().item() for gate in net(x).gates]
-    stopped = [net.predict(x, active=range(i + 1)).stopped_at >= 0 for i in range(len(net.layers))]
+    stopped = [net.predict(x, active=range(i + 1)).stopped for i in range(len(net.layers))]
     for fewer, more in pairwise(stopped):
         assert (more | ~fewer).all()
-    alone = net.predict(x, active={1}).stopped_at
-    assert set(alone.tolist()) <= {-1, 1}
+    alone = net.predict(x, active={1}).exit_stage
+    assert set(alone.tolist()) <= {2, 3}
 
 
 @settings(max_examples=30, deadline=None)
@@ -170,7 +172,7 @@ def test_a_lower_permitted_loss_never_stops_more(seed, one, other):
     stopped = []
     for permitted in sorted((one, other)):
         ps.calibrate(net, (x, y), max_positive_loss=permitted, confidence=0.9)
-        stopped.append(net.predict(x).stopped_at >= 0)
+        stopped.append(net.predict(x).stopped)
     assert (stopped[1] | ~stopped[0]).all()
 
 

@@ -28,8 +28,9 @@ from torch.utils.data import DataLoader, RandomSampler
 from penstock.datasets.loading import Data
 from penstock.errors import CalibrationError
 from penstock.evaluation.cost import gated_cost
-from penstock.evaluation.outputs import cascade, check_both_kinds, collect_outputs
+from penstock.evaluation.outputs import check_both_kinds, collect_outputs
 from penstock.evaluation.threshold_path import Path, SingleGatePath, best_threshold_path
+from penstock.gating.cascade import exit_stages
 from penstock.gating.network import GatedNetwork, Guarantee
 from penstock.runtime.intervals import binomial_upper_bound
 
@@ -110,7 +111,8 @@ def certify(
     negatives = scores[~positive.numpy()]
     for i, threshold, negative in zip(chosen, path.thresholds(level).tolist(), negatives.T, strict=True):
         thresholds[i] = rounded_down(lowered(threshold, negative))
-    passed = cascade(gates, thresholds, chosen, samples=len(labels)).numpy() < 0
+    exits = exit_stages(gates, thresholds, samples=len(labels), active=chosen)
+    passed = exits.numpy() > len(net.layers)
     survivors = _of_events(passed[testing].astype(float), event[testing])
     return Guarantee(
         positives=len(levels),
@@ -193,7 +195,7 @@ def _path(
 
 def _macs_of_stops(net: GatedNetwork, chosen: list[int]) -> np.ndarray:
     """Return the MACs of a sample that each chosen gate stops, and last of one that none does."""
-    return gated_cost(net, torch.tensor([*chosen, -1]), chosen).macs.numpy()
+    return gated_cost(net, torch.tensor([*(i + 1 for i in chosen), len(net.stages)]), chosen).macs.numpy()
 
 
 def _mean_macs(macs: np.ndarray, scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:

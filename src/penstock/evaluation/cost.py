@@ -21,22 +21,21 @@ class Cost:
     payload_bytes: Tensor
 
 
-def gated_cost(net: GatedNetwork, stopped_at: Tensor, active: Collection[int] | None = None) -> Cost:
-    """Return what each sample cost, given where it was stopped.
+def gated_cost(net: GatedNetwork, exit_stage: Tensor, active: Collection[int] | None = None) -> Cost:
+    """Return what each sample cost, given the stage at which it exited.
 
     A sample pays for each stage it ran through, for each gate that judged it, and for the kept values at each cut that
     it crossed.
 
     Args:
-        stopped_at: (n,), as in `Prediction`: the number of the layer that stopped it, -1 if none did.
+        exit_stage: (n,), as in `Prediction`: the last stage that a sample ran through, counted from 1.
         active: the layers whose gates were on.
     """
     active = net.active(active)
-    reached = torch.where(stopped_at < 0, len(net.layers), stopped_at)  # the last stage that ran, counted from 0
-    macs = torch.full_like(reached, net.plan.macs[0])
-    payload = torch.zeros_like(reached)
+    macs = torch.full_like(exit_stage, net.plan.macs[0])
+    payload = torch.zeros_like(exit_stage)
     for i, layer in enumerate(net.layers):
-        judged, crossed = reached >= i, reached > i
+        judged, crossed = exit_stage > i, exit_stage > i + 1
         if i in active:
             macs += judged * layer.gate_macs
         macs += crossed * net.plan.macs[i + 1]

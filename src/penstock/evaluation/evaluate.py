@@ -16,7 +16,8 @@ from penstock.datasets.loading import Data
 from penstock.errors import DataError, StorageError
 from penstock.evaluation import metrics
 from penstock.evaluation.cost import gated_cost, mean_at, plain_cost
-from penstock.evaluation.outputs import cascade, check_both_kinds, collect_outputs
+from penstock.evaluation.outputs import check_both_kinds, collect_outputs
+from penstock.gating.cascade import exit_stages, is_stopped
 from penstock.gating.network import GatedNetwork
 from penstock.runtime.files import write_atomically
 
@@ -157,8 +158,8 @@ def evaluate(
     )
     positive = net.positive(labels, active)
     check_both_kinds(positive, "evaluate")
-    stopped_at = cascade(gates, net.thresholds, active, samples=len(labels))
-    stopped = stopped_at >= 0
+    exit_stage = exit_stages(gates, net.thresholds, samples=len(labels), active=active)
+    stopped = exit_stage < len(net.stages)
     open_label = logits.argmax(1)
     label = open_label.masked_fill(stopped, net.background)
     mistaken = open_label != labels
@@ -175,9 +176,9 @@ def evaluate(
         negative_pass_through_rate=metrics.negative_pass_through_rate(stopped, positive),
         positive_lost_rate=metrics.positive_lost_rate(stopped, positive),
         negative_correction_rate=metrics.negative_correction_rate(stopped, positive, mistaken),
-        gates=tuple(_gate(net, i, gates[i], stopped_at, labels, mistaken) for i in range(len(net.layers))),
+        gates=tuple(_gate(net, i, gates[i], exit_stage, labels, mistaken) for i in range(len(net.layers))),
         classes=_classes(labels, label, open_label, stopped, class_names),
-        costs=_costs(net, stopped_at, positive, active, ratios),
+        costs=_costs(net, exit_stage, positive, active, ratios),
         guarantee=None if net.guarantee is None or not _speaks_of(net, active) else str(net.guarantee),
     )
 
@@ -192,10 +193,10 @@ def _speaks_of(net: GatedNetwork, active: Collection[int]) -> bool:
 
 
 def _gate(
-    net: GatedNetwork, i: int, logit: Tensor | None, stopped_at: Tensor, labels: Tensor, mistaken: Tensor
+    net: GatedNetwork, i: int, logit: Tensor | None, exit_stage: Tensor, labels: Tensor, mistaken: Tensor
 ) -> GateEvaluation:
     layer = net.layers[i]
-    reached = (stopped_at < 0) | (stopped_at >= i)
+    reached = exit_stage > i
     judged: dict[str, Any] = dict.fromkeys(
         [
             "threshold",
@@ -210,7 +211,7 @@ def _gate(
     )
     if layer.gate is not None and logit is not None:
         positive = layer.gate.omega(labels, net.background)
-        stopped = logit.double() < layer.gate.threshold.cpu()
+        stopped = is_stopped(logit, layer.gate.threshold.cpu())
         check_both_kinds(positive, f"judge gate {i} of")
         judged = {
             "threshold": _finite(layer.gate.threshold.item()),
@@ -229,7 +230,7 @@ def _gate(
         kept=layer.transmitted_values,
         dropout_rate=1 - layer.density,
         reached=reached.double().mean().item(),
-        stopped=(stopped_at == i).double().mean().item(),
+        stopped=(exit_stage == i + 1).double().mean().item(),
         **judged,
     )
 
@@ -252,9 +253,9 @@ def _classes(
 
 
 def _costs(
-    net: GatedNetwork, stopped_at: Tensor, positive: Tensor, active: Collection[int], ratios: Sequence[float]
+    net: GatedNetwork, exit_stage: Tensor, positive: Tensor, active: Collection[int], ratios: Sequence[float]
 ) -> tuple[CostEvaluation, ...]:
-    cost, plain = gated_cost(net, stopped_at, active), plain_cost(net)
+    cost, plain = gated_cost(net, exit_stage, active), plain_cost(net)
     rows = []
     for ratio in (None, *ratios):
         share = None if ratio is None else 1 / (1 + ratio)

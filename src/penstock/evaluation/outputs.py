@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
 import torch
 from torch import Tensor
 
@@ -43,22 +41,6 @@ def collect_outputs(
             "diverged."
         )
     return torch.cat(labels), all_logits, joined
-
-
-def cascade(
-    gates: Sequence[Tensor | None],
-    thresholds: Sequence[float | None],
-    active: Collection[int],
-    *,
-    samples: int,
-) -> Tensor:
-    """Return which layer stops each sample, -1 for none: the first active gate whose threshold it misses."""
-    stopped_at = torch.full((samples,), -1)
-    for i in sorted(active, reverse=True):
-        logit, threshold = gates[i], thresholds[i]
-        assert logit is not None and threshold is not None
-        stopped_at[logit.double() < threshold] = i
-    return stopped_at
 
 
 def check_both_kinds(positive: Tensor, what: str) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from penstock.datasets.loading import Data, batches
 from penstock.errors import ExportError
 from penstock.evaluation import metrics
-from penstock.evaluation.outputs import cascade
+from penstock.gating.cascade import exit_stages
 from penstock.gating.network import GatedNetwork
 from penstock.runtime.engines import Engine, Output
 
@@ -72,8 +72,7 @@ class Outputs:
 
     def decided(self, net: GatedNetwork, thresholds: Sequence[float | None]) -> Decisions:
         """Return what the gates make of it."""
-        active = {i for i, gate in enumerate(self.gates) if gate is not None and thresholds[i] is not None}
-        stopped = cascade(self.gates, thresholds, active, samples=len(self.labels)) >= 0
+        stopped = exit_stages(self.gates, thresholds, samples=len(self.labels)) < len(net.stages)
         predicted = torch.where(stopped, net.background, self.logits.argmax(1))
         positive = net.positive(self.labels)
         return Decisions(

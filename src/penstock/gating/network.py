@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.errors import CutError, LabelError, ShapeError
+from penstock.gating.cascade import is_stopped
 from penstock.gating.layers import ClassGate, GatedCompression
 from penstock.gating.mode import mode
 from penstock.gating.tables import network_table, render
@@ -29,17 +30,19 @@ class GatedOutput(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What becomes of each sample when gates really stop it.
+    """The result of a batch with the gates applied.
 
     Attributes:
-        label: (batch,), `background` for what was stopped.
-        stopped_at: (batch,), the number of the layer whose gate stopped it, counted from 0; -1 if none did.
-        scores: (batch, layers), each gate's probability that the sample is of interest; NaN where it did not get.
-        logits: (batch, classes), NaN for what was stopped.
+        label: (batch,), `background` for samples that were stopped.
+        exit_stage: (batch,), int64: the last stage that a sample ran through, counted from 1.
+        stopped: (batch,), bool: whether a gate stopped it before the last stage.
+        scores: (batch, layers), the probability of each gate that the sample is positive; NaN for gates not reached.
+        logits: (batch, classes), NaN for samples that were stopped.
     """
 
     label: Tensor
-    stopped_at: Tensor
+    exit_stage: Tensor
+    stopped: Tensor
     scores: Tensor
     logits: Tensor
 
@@ -245,7 +248,7 @@ class GatedNetwork(nn.Module):
     def _predict(self, x: Tensor, active: frozenset[int]) -> Prediction:
         batch = len(x)
         alive = torch.arange(batch, device=x.device)
-        stopped_at = torch.full((batch,), -1, device=x.device)
+        exit_stage = torch.full((batch,), len(self.stages), device=x.device)
         scores = torch.full((batch, len(self.layers)), torch.nan, device=x.device)
         label = torch.full((batch,), self.background, device=x.device)
         logits = torch.full((batch, self.plan.classes), torch.nan, device=x.device)
@@ -254,16 +257,18 @@ class GatedNetwork(nn.Module):
             if i in active:
                 logit = self._gate(i).gate_logit(layer.score(x))
                 scores[alive, i] = logit.sigmoid()
-                passed = logit.double() >= self._gate(i).threshold
-                stopped_at[alive[~passed]] = i
+                stopped = is_stopped(logit, self._gate(i).threshold)
+                exit_stage[alive[stopped]] = i + 1
+                passed = ~stopped
                 alive, x = alive[passed], x[passed]
                 if not len(alive):
-                    return Prediction(label, stopped_at, scores, logits)
+                    break
             x = layer.apply_mask(x)
-        out = self.stages[-1](x).float()
-        logits[alive] = out
-        label[alive] = out.argmax(1)
-        return Prediction(label, stopped_at, scores, logits)
+        else:
+            out = self.stages[-1](x).float()
+            logits[alive] = out
+            label[alive] = out.argmax(1)
+        return Prediction(label, exit_stage, exit_stage < len(self.stages), scores, logits)
 
     def _check_dtype(self, x: Tensor) -> None:
         """Refuse what numpy gives by default, and weights hardly ever are: torch says it in its own words."""

@@ -8,6 +8,7 @@ from torchmetrics import Metric
 from torchmetrics.classification import BinaryAUROC
 
 from penstock.evaluation.outputs import check_both_kinds
+from penstock.gating.cascade import is_stopped
 from penstock.gating.network import GatedNetwork, GatedOutput
 from penstock.gating.objective import Loss
 
@@ -55,7 +56,7 @@ class EpochMetrics(Metric):
             if layer.gate is None or said is None:
                 continue
             logit = layer.gate.gate_logit(said.detach())
-            mine, wanted = logit.double() < layer.gate.threshold, layer.gate.omega(labels, net.background)
+            mine, wanted = is_stopped(logit, layer.gate.threshold), layer.gate.omega(labels, net.background)
             stopped |= mine
             for kind, which in enumerate((~wanted, wanted)):
                 self.seen[i, kind] += which.sum()

@@ -67,7 +67,7 @@ def test_the_threshold_goes_from_nobody_to_everybody(trained, threshold, left) -
 def test_whoever_is_stopped_left_as_background(trained: ps.GatedNetwork) -> None:
     x, y = blobs(300, seed=4)
     trained.thresholds = [torch.tensor(0.3).logit().item()]
-    stopped, seen = trained.predict(x).stopped_at == 0, exits(trained, (x, y))
+    stopped, seen = trained.predict(x).exit_stage == 1, exits(trained, (x, y))
     assert stopped.equal((seen.left_at == 0) & (seen.predicted == 0))
     assert stopped.any()
 
