@@ -5,7 +5,13 @@ import math
 import pytest
 from scipy import stats
 
-from penstock.runtime.intervals import binomial_interval, binomial_upper_bound, poisson_interval, poisson_upper_bound
+from penstock.runtime.intervals import (
+    binomial_cdf,
+    binomial_interval,
+    binomial_upper_bound,
+    poisson_interval,
+    poisson_upper_bound,
+)
 
 CONFIDENCES = (0.5, 0.8, 0.95, 0.99, 0.999999)
 TRIALS = (1, 2, 3, 10, 59, 300, 1000, 12_345, 1_000_000)
@@ -37,6 +43,15 @@ def test_poisson_is_scipys(count, confidence):
     close(low, stats.gamma.ppf(tail, count) if count else 0.0)
     close(high, stats.gamma.isf(tail, count + 1))
     close(poisson_upper_bound(count, confidence), stats.gamma.isf(1 - confidence, count + 1))
+
+
+@pytest.mark.parametrize("trials", TRIALS[:-1])
+@pytest.mark.parametrize("probability", [0.001, 0.01, 0.3, 0.9])
+def test_binomial_cdf_is_scipys(trials, probability):
+    for count in sorted({0, 1, 5, int(trials * probability), trials // 2, trials}):
+        assert binomial_cdf(count, trials, probability) == pytest.approx(
+            stats.binom.cdf(count, trials, probability), rel=1e-9, abs=1e-200
+        )
 
 
 def test_bounds_have_the_error_that_was_asked_for():

@@ -32,7 +32,7 @@ from penstock.evaluation.outputs import check_both_kinds, collect_outputs
 from penstock.evaluation.threshold_path import Path, SingleGatePath, best_threshold_path
 from penstock.gating.cascade import exit_stages
 from penstock.gating.network import GatedNetwork, Guarantee
-from penstock.runtime.intervals import binomial_upper_bound
+from penstock.runtime.intervals import binomial_cdf, binomial_upper_bound
 
 DECIMALS = 4  # of a threshold; it is rounded down, which keeps the promise and outlives rounding of the logits
 SHAPING_SHARE = 0.3  # of the positives, which fix the path of a cascade and take no part in the test
@@ -159,7 +159,7 @@ def allowed_losses(n: int, max_positive_loss: float, confidence: float) -> int:
     >>> [allowed_losses(n, 0.01, 0.95) for n in (299, 473, 1000)]
     [0, 1, 4]
     """
-    k = bisect_right(range(n), max_positive_loss, key=lambda lost: binomial_upper_bound(lost, n, confidence)) - 1
+    k = bisect_right(range(n), 1 - confidence, key=lambda lost: binomial_cdf(lost, n, max_positive_loss)) - 1
     if k < 0:
         _check_enough(n, False, max_positive_loss, confidence)
         raise CalibrationError(f"{n} positives are too few by the last digit: one more is needed.")

@@ -36,6 +36,19 @@ def binomial_upper_bound(count: int, trials: int, confidence: float = 0.95) -> f
     return _binomial_high(count, trials, 1 - confidence)
 
 
+def binomial_cdf(count: int, trials: int, probability: float) -> float:
+    """Return the probability of at most ``count`` successes in ``trials``.
+
+    >>> round(binomial_cdf(1, 3, 0.5), 12)
+    0.5
+    """
+    if count >= trials:
+        return 1.0
+    if count == 0:
+        return (1 - probability) ** trials
+    return _beta_tails(count + 1, trials - count, probability)[1]
+
+
 def poisson_interval(count: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return the two-sided interval for the mean of a Poisson variable observed as ``count``.
 
