@@ -35,11 +35,13 @@ def trained(data: Splits, seed: int, at: float) -> ps.GatedNetwork:
         data.train,
         objective=ps.Objective(alpha=0.5, beta=0.55),
         optimizer=ps.OptimizerConfig(schedule="rise-and-fall"),
-        epochs=EPOCHS,
-        batch_size=BATCH,
-        seed=seed,
-        folder=Path("runs") / "bench-fashion-3" / f"{len(net.layers)}-gates-seed-{seed}",
-        progress=False,
+        config=ps.FitConfig(
+            epochs=EPOCHS,
+            batch_size=BATCH,
+            folder=Path("runs") / "bench-fashion-4" / f"{len(net.layers)}-gates-seed-{seed}",
+            seed=seed,
+            progress=False,
+        ),
     )
     return net
 

@@ -26,7 +26,7 @@ train, held_out, test = draw(6000), draw(8000), draw(4000)
 
 net = ps.gate(model, train[0][:2], at=[0.3, 0.7], positives=[{CHATTER, KEYWORD}, {KEYWORD}])
 objective = ps.Objective(alpha=0.5, beta=0.1, class_counts=ps.class_counts(train, 3))
-ps.fit(net, train, objective=objective, epochs=4, progress=False)
+ps.fit(net, train, objective=objective, config=ps.FitConfig(epochs=4, progress=False))
 print(ps.calibrate(net, held_out, max_positive_loss=0.03))
 print(net)
 print(ps.evaluate(net, test, class_names=["silence", "chatter", "keyword"]))

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
 from penstock.datasets.loading import Data
 from penstock.errors import TrainingError
 from penstock.gating.network import GatedNetwork
-from penstock.training.fit import History, fit
+from penstock.gating.objective import Objective
+from penstock.training.config import FitConfig, OptimizerConfig, OptimizerFactory
+from penstock.training.fit import fit
+from penstock.training.module import History
 
 
 class StopGradient(nn.Module):
@@ -49,35 +52,34 @@ def fit_in_two_stages(
     train: Data,
     val: Data | None = None,
     *,
-    epochs: int,
     switch_every: int,
-    seed: int = 0,
-    folder: str | Path | None = None,
-    **options: Any,
+    objective: Objective = Objective(),
+    optimizer: OptimizerConfig | OptimizerFactory = OptimizerConfig(),
+    config: FitConfig = FitConfig(),
 ) -> list[History]:
     """Train the gate's side and the prediction's side of ``net`` by turns; return the history of each turn.
 
     The gate's side begins and the prediction's side ends, each with as many turns.
 
     Args:
-        epochs: of all turns together.
         switch_every: the epochs of a turn.
-        seed: gives each turn a seed of its own, and so an order of its own.
-        folder: has a folder for each turn. A training that was broken goes on in the turn that was.
-        options: as of `fit`. Each turn has an optimizer of its own.
+        objective: as of `fit`.
+        optimizer: as of `fit`; each turn has its own.
+        config: its epochs are those of all turns together. Each turn has its own seed, and so its own order, and its
+            own folder: a run that was killed resumes in the turn that was interrupted.
 
     Raises:
         TrainingError: when the epochs do not make an even number of turns.
     """
-    turns = _turns(epochs, switch_every)
+    turns = _turns(config.epochs, switch_every)
     sides = cycle([[net.stages[0], *net.layers], list(net.stages[1:])])
     histories = []
     with stop_gradients(net):
         for turn in range(turns):
-            where = None if folder is None else Path(folder) / f"turn-{turn}"
-            own = hash((seed, turn)) % 2**31
+            folder = None if config.folder is None else Path(config.folder) / f"turn-{turn}"
+            own = replace(config, epochs=switch_every, seed=hash((config.seed, turn)) % 2**31, folder=folder)
             with _only(net, next(sides)):
-                histories.append(fit(net, train, val, epochs=switch_every, seed=own, folder=where, **options))
+                histories.append(fit(net, train, val, objective=objective, optimizer=optimizer, config=own))
     return histories
 
 

@@ -27,6 +27,7 @@ from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery import gate
 from penstock.models.eight_blocks import DEPTH, LINEAR_BLOCKS, BlockNet
+from penstock.training.config import FitConfig, OptimizerConfig
 from penstock.training.fit import fit
 from reproduction.baselines import BranchyObjective, branchynet, fit_in_two_stages
 
@@ -64,17 +65,21 @@ class Method(Protocol):
         """Return the network to train; ``model`` stays untouched."""
         ...
 
-    def train(self, net: GatedNetwork, train: Any, masks: Masks, **options: Any) -> list[str]:
-        """Train it in place and return what `fit` warned of; options are those of `fit`."""
+    def train(
+        self, net: GatedNetwork, train: Any, masks: Masks, *, optimizer: OptimizerConfig, config: FitConfig
+    ) -> list[str]:
+        """Train it in place and return the warnings of `fit`."""
         ...
 
 
 class _Joint:
     """Joint training of all parts with one objective."""
 
-    def train(self, net: GatedNetwork, train: Any, masks: Masks, **options: Any) -> list[str]:
+    def train(
+        self, net: GatedNetwork, train: Any, masks: Masks, *, optimizer: OptimizerConfig, config: FitConfig
+    ) -> list[str]:
         """Train it in place."""
-        return fit(net, train, objective=self.objective(masks), **options).warnings
+        return fit(net, train, objective=self.objective(masks), optimizer=optimizer, config=config).warnings
 
     def objective(self, masks: Masks) -> Objective:
         """Return the training objective."""
@@ -203,10 +208,14 @@ class TwoStage:
         """Return the gated network, without compression if β is None."""
         return (G(self.alpha) if self.beta is None else GC(self.alpha, self.beta)).build(model, example, masks)
 
-    def train(self, net: GatedNetwork, train: Any, masks: Masks, **options: Any) -> list[str]:
+    def train(
+        self, net: GatedNetwork, train: Any, masks: Masks, *, optimizer: OptimizerConfig, config: FitConfig
+    ) -> list[str]:
         """Train it in place, by turns."""
         objective = Objective(alpha=self.alpha, beta=self.beta or 0.0, p=masks.p)
-        turns = fit_in_two_stages(net, train, switch_every=self.switch_every, objective=objective, **options)
+        turns = fit_in_two_stages(
+            net, train, switch_every=self.switch_every, objective=objective, optimizer=optimizer, config=config
+        )
         return turns[-1].warnings
 
 

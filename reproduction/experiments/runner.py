@@ -31,8 +31,8 @@ from penstock.errors import DataError
 from penstock.gating.network import GatedNetwork
 from penstock.runtime.files import write_atomically
 from penstock.runtime.locks import try_lock
-from penstock.training.config import Hardware
-from penstock.training.fit import CollapseWarning
+from penstock.training.config import FitConfig, Hardware
+from penstock.training.module import CollapseWarning
 from reproduction.experiments.measure import choose_operating_points, measure
 from reproduction.experiments.runs import FORMAT, Run, check_same_data, describe
 from reproduction.experiments.tasks import TASKS, Task
@@ -118,13 +118,15 @@ def compute(
             net,
             data.train,
             budget.masks,
-            epochs=budget.epochs,
-            batch_size=budget.batch_size,
             optimizer=budget.optimizer,
-            hardware=hardware,
-            seed=run.seed,
-            folder=weights,
-            progress=False,
+            config=FitConfig(
+                epochs=budget.epochs,
+                batch_size=budget.batch_size,
+                folder=weights,
+                seed=run.seed,
+                progress=False,
+                hardware=hardware,
+            ),
         )
     seconds = time.perf_counter() - began
     net.to(hardware.device)

@@ -34,14 +34,16 @@ if TYPE_CHECKING:
     from penstock.runtime.islands.links.tls import TlsConfig
     from penstock.runtime.pipeline import Pipeline
     from penstock.runtime.streaming.listener import Listener
-    from penstock.training.config import Hardware, OptimizerConfig
-    from penstock.training.fit import GatedLightningModule, fit
+    from penstock.training.config import FitConfig, Hardware, OptimizerConfig
+    from penstock.training.fit import fit
+    from penstock.training.module import GatedLightningModule
 
 __all__ = [
     "Bundle",
     "Client",
     "Cut",
     "Evaluation",
+    "FitConfig",
     "Float32",
     "GatedLightningModule",
     "GatedNetwork",
@@ -87,8 +89,9 @@ _MODULES = {
     "runtime.islands.links.tls": ("links", "TlsConfig"),
     "runtime.pipeline": ("run", "Pipeline"),
     "runtime.streaming.listener": ("run", "Listener"),
-    "training.config": ("train", "Hardware OptimizerConfig"),
-    "training.fit": ("train", "GatedLightningModule fit"),
+    "training.config": ("train", "FitConfig Hardware OptimizerConfig"),
+    "training.fit": ("train", "fit"),
+    "training.module": ("train", "GatedLightningModule"),
 }
 _HOMES = {name: (f"penstock.{module}", extra) for module, (extra, names) in _MODULES.items() for name in names.split()}
 

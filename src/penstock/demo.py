@@ -29,6 +29,7 @@ from penstock.gating.surgery import gate
 from penstock.gating.tables import count, network_table, percent, table_of
 from penstock.models.resnet import resnet8_1d
 from penstock.runtime.files import write_atomically
+from penstock.training.config import FitConfig
 from penstock.training.fit import fit
 
 DEPTH = 0.4
@@ -97,11 +98,12 @@ def run(folder: Path, *, seed: int = 0, talk: bool = True) -> DemoResult:
     torch.manual_seed(seed)
     model = resnet8_1d(example.shape[1], classes=len(data.class_names))
     plain = gate(model, example, at=0)
-    fit(plain, data.train.samples, epochs=EPOCHS, batch_size=BATCH, seed=seed, progress=talk)
+    config = FitConfig(epochs=EPOCHS, batch_size=BATCH, seed=seed, progress=talk)
+    fit(plain, data.train.samples, config=config)
 
     console.print(f"[bold]2[/] the same network, gated at {DEPTH:.0%} of its depth, with the same budget")
     gated = gate(model, example, at=DEPTH)
-    fit(gated, data.train.samples, epochs=EPOCHS, batch_size=BATCH, objective=OBJECTIVE, seed=seed, progress=talk)
+    fit(gated, data.train.samples, objective=OBJECTIVE, config=config)
 
     console.print(
         f"[bold]3[/] thresholds from {len(held_out.x)} windows of four other people; measured on {len(test.x)} more"

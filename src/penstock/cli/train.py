@@ -18,7 +18,7 @@ from penstock.gating import checkpoint, surgery
 from penstock.gating.layers.config import GateInput, Granularity, LayerConfig, MaskKind, Parts
 from penstock.gating.objective import Objective
 from penstock.gating.tables import network_table
-from penstock.training.config import OptimizerConfig
+from penstock.training.config import FitConfig, OptimizerConfig
 
 GATES, LAYERS, OBJECTIVE, TRAINING = "Gates", "Layer", "Objective", "Training"
 
@@ -176,12 +176,8 @@ def train_command(
         splits["train"],
         splits.get("validation"),
         objective=objective,
-        epochs=epochs,
-        batch_size=batch_size,
         optimizer=OptimizerConfig(rate, schedule),
-        seed=seed,
-        folder=folder,
-        progress=not as_json,
+        config=FitConfig(epochs=epochs, batch_size=batch_size, folder=folder, seed=seed, progress=not as_json),
     )
     checkpoint.save(net, out)
     show(

@@ -1,42 +1,53 @@
-"""How and on what a network is trained, as small frozen values."""
+"""Configuration of a training run, as small frozen dataclasses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR
 
 from penstock.errors import TrainingError
 from penstock.gating.network import GatedNetwork
 
+Schedule = Literal["one-cycle", "rise-and-fall", "cosine", "constant"]
+Accelerator = Literal["cpu", "gpu", "auto"]
+Precision = Literal["auto", "float32", "bfloat16"]
+Keep = Literal["last", "best"]
+
+OptimizerFactory = Callable[[Iterable[Tensor]], Optimizer]
+"""Takes the parameters and returns an optimizer, such as ``functools.partial(torch.optim.SGD, lr=0.1)``."""
+
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam at the paper's rate.
+    """Adam with a learning-rate schedule; the defaults are the paper's rate with a one-cycle schedule.
 
     Attributes:
-        rate: the learning rate; with a schedule, its highest.
-        schedule: "one-cycle" (up, then down to nearly 0, and Adam's momentum the other way: for short budgets),
-            "rise-and-fall" (the same at one momentum), "cosine", or "constant", the paper's.
-        mask_rate: the masks' rate as a share of the others': slower masks flip less and choose better.
+        rate: the learning rate; the peak of a schedule.
+        schedule: "one-cycle" (up, then down to nearly 0, with Adam's momentum cycling inversely: for few epochs),
+            "rise-and-fall" (the same with constant momentum), "cosine", or "constant", the paper's.
+        mask_rate: the masks' learning rate relative to ``rate``: slower masks flip less and end up better.
     """
 
     rate: float = 0.01
-    schedule: Literal["one-cycle", "rise-and-fall", "cosine", "constant"] = "one-cycle"
+    schedule: Schedule = "one-cycle"
     mask_rate: float = 0.3
 
     def __post_init__(self) -> None:
         for name in ("rate", "mask_rate"):
             if not 0 < getattr(self, name) < math.inf:
-                raise TrainingError(f"{name} = {getattr(self, name)} is not possible: it is more than 0.")
+                raise TrainingError(f"{name} must be greater than 0, got {getattr(self, name)}.")
+        _check_choice("schedule", self.schedule, Schedule)
 
     def build(self, net: GatedNetwork, steps: int) -> tuple[Optimizer, LRScheduler | None]:
-        """Return the optimizer for a training of so many steps, and its schedule, which moves with each step."""
+        """Return the optimizer for a run of ``steps`` steps, and its schedule, which advances with every step."""
         masks = [layer.compression.phi for layer in net.layers if layer.compression is not None]
         own = {id(phi) for phi in masks}
         groups: list[dict[str, Any]] = [{"params": [p for p in net.parameters() if id(p) not in own], "lr": self.rate}]
@@ -50,15 +61,7 @@ class OptimizerConfig:
             "cosine": lambda: CosineAnnealingLR(optimizer, steps),
             "constant": lambda: None,
         }
-        if self.schedule not in schedules:
-            raise TrainingError(
-                f"schedule = {self.schedule!r} is not known; known are {', '.join(map(repr, schedules))}."
-            )
         return optimizer, schedules[self.schedule]()
-
-
-ACCELERATORS = ("cpu", "gpu", "auto")
-PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -66,47 +69,80 @@ class Hardware:
     """What the training runs on.
 
     Attributes:
-        devices: how many processes (or accelerators) train together, each with batches of ``batch_size``. All of them
-            run the whole script, so what comes after `fit` runs in each.
-        accelerator: "cpu", "gpu" (of any make), or "auto" for the best there is.
+        devices: the number of processes (or accelerators) that train together, each with batches of ``batch_size``.
+            Each runs the whole script, so code after `fit` runs in all of them.
+        accelerator: "cpu", "gpu" (any vendor), or "auto" for the best available.
         precision: "auto" takes bfloat16 on processors that compute it fast, else float32; or "float32", "bfloat16".
-        workers: processes that read the data while it trains; for data that is read from files one by one.
+        workers: processes that load data in the background; for data that is read file by file.
     """
 
     devices: int = 1
-    accelerator: str = "cpu"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    accelerator: Accelerator = "cpu"
+    precision: Precision = "auto"
     workers: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("accelerator", self.accelerator, ACCELERATORS),
-            ("precision", self.precision, PRECISIONS),
-        ):
-            if value not in known:
-                raise TrainingError(f"{name} = {value!r} is not known; known are {', '.join(map(repr, known))}.")
+        _check_choice("accelerator", self.accelerator, Accelerator)
+        _check_choice("precision", self.precision, Precision)
         if self.accelerator == "gpu" and not torch.accelerator.is_available():
-            raise TrainingError("accelerator = 'gpu' came, and torch finds none here: take 'cpu', or 'auto'.")
-        if self.devices < 1 or self.workers < 0:
-            raise TrainingError(
-                f"devices = {self.devices}, workers = {self.workers} is not possible: at least one device trains, and "
-                "0 workers read in its own process."
-            )
+            raise TrainingError("accelerator='gpu', but torch finds no GPU: use 'cpu' or 'auto'.")
+        _check_at_least("devices", self.devices, 1)
+        _check_at_least("workers", self.workers, 0)
 
     @property
     def device(self) -> torch.device:
-        """Where one process computes, as torch calls it."""
+        """The torch device of one process."""
         found = None if self.accelerator == "cpu" else torch.accelerator.current_accelerator(check_available=True)
         return found or torch.device("cpu")
 
     def bfloat16(self) -> bool:
-        """Say whether to compute in bfloat16."""
+        """Return whether to compute in bfloat16."""
         return self.precision == "bfloat16" or (self.precision == "auto" and has_fast_bfloat16(self.accelerator))
 
 
+@dataclass(frozen=True)
+class FitConfig:
+    """How `fit` runs.
+
+    Attributes:
+        epochs: passes over the training data.
+        batch_size: samples per step and device.
+        folder: the run directory, for logs (CSV, TensorBoard) and checkpoints (best, last); None keeps nothing on disk.
+        seed: the same seed gives the same weights.
+        keep: the weights to end with: those of the last epoch, or of the epoch with the lowest validation loss.
+        progress: show a progress bar.
+        hardware: devices, precision and data-loading processes.
+    """
+
+    epochs: int = 20
+    batch_size: int = 256
+    folder: str | Path | None = None
+    seed: int = 0
+    keep: Keep = "last"
+    progress: bool = True
+    hardware: Hardware = Hardware()
+
+    def __post_init__(self) -> None:
+        _check_at_least("epochs", self.epochs, 1)
+        _check_at_least("batch_size", self.batch_size, 1)
+        _check_choice("keep", self.keep, Keep)
+        if self.keep == "best" and self.folder is None:
+            raise TrainingError("keep='best' needs a folder for its checkpoints: pass folder.")
+
+
 def has_fast_bfloat16(accelerator: str = "cpu") -> bool:
-    """Say whether this machine computes bfloat16 faster than float32."""
+    """Return whether this machine computes bfloat16 faster than float32."""
     if accelerator != "cpu":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("sve_bf16"))
+
+
+def _check_choice(name: str, value: object, choices: Any) -> None:
+    if value not in get_args(choices):
+        raise TrainingError(f"{name} must be one of {', '.join(map(repr, get_args(choices)))}, got {value!r}.")
+
+
+def _check_at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise TrainingError(f"{name} must be at least {least}, got {value}.")

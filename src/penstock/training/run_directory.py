@@ -1,4 +1,4 @@
-"""The folder of a training: whose it is, where it goes on, its logs and checkpoints."""
+"""The run directory: settings, logs and checkpoints of one training run, from which it can be resumed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from penstock.errors import TrainingError
 from penstock.runtime.files import make_folder, write_atomically
+
+FORMAT = 2
+"""Of run.json and the checkpoints beside it; the first had no number."""
 
 
 @dataclass(frozen=True)
@@ -37,28 +40,36 @@ class RunDirectory:
         return self.folder / "best.ckpt"
 
     def claim(self, settings: dict[str, Any]) -> str | None:
-        """Make the folder this run's; return the checkpoint to go on from, if there is one."""
+        """Write the settings into the folder; return the checkpoint to resume from, if there is one.
+
+        Raises:
+            TrainingError: if the folder holds a run with other settings or of another format.
+        """
         note = self.folder / "run.json"
-        mine = json.loads(json.dumps(settings))
+        wanted = json.loads(json.dumps({"format": FORMAT} | settings))
         if self.last.exists():
-            try:
-                before = json.loads(note.read_text())
-                differing = [key for key in mine if before.get(key) != mine[key]]
-            except (OSError, ValueError, AttributeError) as error:
-                raise TrainingError(
-                    f"{note} cannot be read ({error}), so nobody knows whose checkpoints these are. Choose another "
-                    "folder, or delete this one to start anew."
-                ) from error
-            if differing:
-                raise TrainingError(
-                    f"{self.folder} holds another run: it differs in {', '.join(differing)}. Choose another folder, or "
-                    "delete this one to start anew."
-                )
-        write_atomically(note, json.dumps(mine, indent=1).encode())
+            self._check_same_run(note, wanted)
+        write_atomically(note, json.dumps(wanted, indent=1).encode())
         return str(self.last) if self.last.exists() else None
 
+    def _check_same_run(self, note: Path, wanted: dict[str, Any]) -> None:
+        advice = "Choose another folder, or delete this one to start over."
+        try:
+            found = json.loads(note.read_text())
+            written_in = found.get("format", 1)
+            differing = [key for key in wanted if found.get(key) != wanted[key]]
+        except (OSError, ValueError, AttributeError) as error:
+            raise TrainingError(f"cannot read {note} ({error}), so the run cannot be resumed. {advice}") from error
+        if written_in != FORMAT:
+            raise TrainingError(
+                f"{self.folder} holds a run of format {written_in}, expected format {FORMAT}: it was written by another "
+                f"version of Penstock and cannot be resumed. {advice}"
+            )
+        if differing:
+            raise TrainingError(f"{self.folder} holds another run, which differs in {', '.join(differing)}. {advice}")
+
     def checkpoints(self) -> ModelCheckpoint:
-        """Return what writes best and last."""
+        """Return the callback that writes the best and the last checkpoint."""
         return ModelCheckpoint(
             dirpath=self.folder,
             filename="best",
@@ -70,11 +81,11 @@ class RunDirectory:
         )
 
     def loggers(self) -> list[Logger]:
-        """Return what writes logs for TensorBoard; CSV is written by `log`."""
+        """Return the TensorBoard logger; `log` writes the CSV file."""
         return [TensorBoardLogger(self.folder, name="", version="tensorboard")]
 
     def log(self, rows: Sequence[Mapping[str, float]]) -> None:
-        """Write all epochs as CSV: those before a kill too, which Lightning's own logger would drop."""
+        """Write all epochs as CSV, also those before a resume, which Lightning's CSV logger would drop."""
         text = io.StringIO()
         names = list(dict.fromkeys(name for row in rows for name in row))
         table = csv.DictWriter(text, names, lineterminator="\n")
@@ -85,8 +96,8 @@ class RunDirectory:
 
 
 @contextmanager
-def refusals(run: RunDirectory | None) -> Iterator[None]:
-    """Turn what can go wrong with a folder, and Lightning's way to be interrupted, into what a caller expects."""
+def storage_errors(run: RunDirectory | None) -> Iterator[None]:
+    """Turn a full disk or a damaged checkpoint into a TrainingError, and Lightning's exit into a KeyboardInterrupt."""
     try:
         yield
     except SystemExit as exit_:
@@ -97,12 +108,12 @@ def refusals(run: RunDirectory | None) -> Iterator[None]:
         if run is None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
             raise
         raise TrainingError(
-            f"{run.folder} could not be written: {error.strerror}. The last whole checkpoint is kept: free some space "
-            "and start the same training again, and it goes on from there."
+            f"cannot write to {run.folder}: {error.strerror}. The last complete checkpoint is kept: free some space and "
+            "start the same training again to resume."
         ) from error
     except (RuntimeError, EOFError, KeyError) as error:
         if run is None or ("PytorchStreamReader" not in str(error) and not isinstance(error, EOFError)):
             raise
         raise TrainingError(
-            f"{run.last} is damaged: {error}. Delete it to start anew; best.ckpt beside it may be whole."
+            f"{run.last} is damaged: {error}. Delete it to start over; best.ckpt beside it may be intact."
         ) from error

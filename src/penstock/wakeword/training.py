@@ -31,7 +31,7 @@ from penstock.models import resnet8_1d
 from penstock.runtime.streaming.config import StreamConfig
 from penstock.runtime.streaming.detector import DetectorConfig, log_odds
 from penstock.runtime.streaming.features import LogMel
-from penstock.training.config import Hardware, OptimizerConfig
+from penstock.training.config import FitConfig, Hardware, OptimizerConfig
 from penstock.training.fit import fit
 from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.metrics import hours_needed
@@ -352,11 +352,13 @@ class _Trainer:
             self.net,
             Labelled(torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(y)),
             objective=Objective(alpha=self.config.alpha, beta=self.config.beta),
-            epochs=epochs,
-            batch_size=128,
             optimizer=OptimizerConfig(rate),
-            hardware=self.hardware,
-            seed=self.config.seed,
-            folder=None if self.folder is None else self.folder / f"round-{run}",
-            progress=self.progress,
+            config=FitConfig(
+                epochs=epochs,
+                batch_size=128,
+                folder=None if self.folder is None else self.folder / f"round-{run}",
+                seed=self.config.seed,
+                progress=self.progress,
+                hardware=self.hardware,
+            ),
         )

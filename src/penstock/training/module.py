@@ -1,0 +1,192 @@
+"""The Lightning module of a gated network: steps, epoch metrics, optimizer. `fit` uses it, and so can your own Trainer."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+
+from penstock.datasets.loading import pair_of
+from penstock.errors import TrainingError
+from penstock.gating.network import GatedNetwork, not_finite
+from penstock.gating.objective import Objective
+from penstock.training.config import OptimizerConfig, OptimizerFactory
+from penstock.training.epoch_metrics import EpochMetrics, collapse
+
+
+class CollapseWarning(UserWarning):
+    """A gate or a mask has collapsed: it separates nothing, stops everything, passes everything, or keeps nothing."""
+
+
+@dataclass
+class History:
+    """Metrics of a training run.
+
+    Attributes:
+        epochs: one row of metrics per epoch.
+        warnings: collapsed gates and masks, as of the last epoch.
+        best: the checkpoint with the lowest validation loss, if the run has a folder.
+        last: the checkpoint of the last epoch.
+    """
+
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    best: Path | None = None
+    last: Path | None = None
+
+
+class GatedLightningModule(L.LightningModule):
+    """Train a gated network in your own `lightning.Trainer`.
+
+        module = GatedLightningModule(net, Objective(alpha=0.5, beta=0.55))
+        lightning.Trainer(max_epochs=10).fit(module, train_loader, val_loader)
+        net.eval()
+
+    Each epoch logs ``train/…``, ``val/…`` and ``density/…`` (loss and its terms, accuracy, early stopping, AUC of each
+    gate), so that callbacks can monitor for example ``val/loss``. When training starts, thresholds go back to a
+    probability of ½ and a network in evaluation mode is put into training mode. If masks are drawn, call
+    `penstock.training.recalibration.recalibrate_batch_norm` afterwards, as `fit` does.
+
+    Args:
+        net: trained in place.
+        objective: the loss to minimize.
+        optimizer: an OptimizerConfig, or a factory such as ``functools.partial(torch.optim.SGD, lr=0.1)`` that takes
+            the parameters and returns a torch optimizer.
+    """
+
+    def __init__(
+        self,
+        net: GatedNetwork,
+        objective: Objective = Objective(),
+        optimizer: OptimizerConfig | OptimizerFactory = OptimizerConfig(),
+    ):
+        super().__init__()
+        self.net = net
+        self.objective = objective
+        self.optimizer = optimizer
+        self.history = History()
+        # the underscores: "train" is a method of every module
+        self.meters = nn.ModuleDict({"train_": EpochMetrics(net), "val_": EpochMetrics(net)})
+        self._val_metrics: dict[str, float] = {}
+        self._suspects: set[str] = set()
+
+    def setup(self, stage: str) -> None:
+        """Reset the thresholds, which were calibrated for other weights, and switch to training mode."""
+        if stage != "fit":
+            return
+        self.net.thresholds = [None if layer.gate is None else 0.0 for layer in self.net.layers]
+        if not self.net.training:
+            self.net.train()
+
+    def configure_optimizers(self) -> Any:
+        """Build the optimizer and its schedule."""
+        if not isinstance(self.optimizer, OptimizerConfig):
+            return self.optimizer(self.net.parameters())
+        steps = self.trainer.estimated_stepping_batches
+        if math.isinf(steps) and self.optimizer.schedule != "constant":
+            raise TrainingError(
+                f"schedule {self.optimizer.schedule!r} needs a known number of steps: set the trainer's max_epochs or "
+                "max_steps, or use schedule='constant'."
+            )
+        optimizer, schedule = self.optimizer.build(self.net, 0 if math.isinf(steps) else int(steps))
+        if schedule is None:
+            return optimizer
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
+        """Return the loss of a batch."""
+        loss = self._step("train", batch, index)
+        self.log("loss", loss.detach(), prog_bar=True, logger=False)
+        return loss
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], index: int) -> None:
+        """Update the validation metrics with a batch."""
+        self._step("val", batch, index)
+
+    def _step(self, part: str, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
+        x, y = pair_of(batch)
+        bad = not_finite(x)  # checked before the forward pass, which would corrupt the running statistics
+        if bad:
+            raise TrainingError(
+                f"NaN or infinity in samples {bad[:10]} of {part} batch {index}, epoch {self.current_epoch + 1}. "
+                "Clean the data."
+            )
+        out = self.net(x)
+        loss = self.objective(self.net, out, y)
+        if not torch.isfinite(loss.total):
+            raise TrainingError(_divergence(part, self.current_epoch, index, loss._asdict()))
+        self.meters[f"{part}_"].update(out, y, loss)  # type: ignore[operator]
+        return loss.total
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget what an earlier validation of this epoch, or Lightning's sanity check, has counted."""
+        self.meters["val_"].reset()  # type: ignore[operator]
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the validation metrics."""
+        if not self.trainer.sanity_checking:
+            self._val_metrics = self._measured("val")
+            self.log_dict(self._val_metrics, sync_dist=False)
+
+    def on_train_epoch_end(self) -> None:
+        """Log the epoch and warn about collapsed gates and masks. Lightning validates before this hook."""
+        row = {"epoch": float(self.current_epoch + 1)} | self._measured("train") | self._val_metrics
+        prefix = "val/" if self._val_metrics else "train/"
+        self._warn_about(
+            collapse({key.removeprefix(prefix): v for key, v in row.items() if key.startswith(prefix)}, self.net)
+        )
+        row |= {f"density/{i}": layer.density for i, layer in enumerate(self.net.layers)}
+        logged = {key: value for key, value in row.items() if key != "epoch" and key not in self._val_metrics}
+        self.log_dict(logged, sync_dist=False)
+        for key, short in (("val/accuracy", "accuracy"), ("val/early_stopping", "stopped")):
+            if key in row:
+                self.log(short, row[key], prog_bar=True, logger=False)
+        self._val_metrics = {}
+        self.history.epochs.append(row)
+
+    def _measured(self, part: str) -> dict[str, float]:
+        """Return the metrics of an epoch, named ``part/…``, and reset its meter."""
+        meter: EpochMetrics = self.meters[f"{part}_"]  # type: ignore[assignment]
+        metrics = meter.compute()
+        meter.check_both_kinds()
+        meter.reset()
+        return {f"{part}/{name}": value for name, value in metrics.items()}
+
+    def _warn_about(self, findings: list[str]) -> None:
+        """Warn about findings of two consecutive epochs, or of the last one; drop those that have gone."""
+        last = self.current_epoch + 1 == self.trainer.max_epochs
+        known = {_kind(warning) for warning in self.history.warnings}
+        standing = [finding for finding in findings if last or _kind(finding) in self._suspects]
+        for finding in standing:
+            if _kind(finding) not in known and self.global_rank == 0:
+                warnings.warn(finding, CollapseWarning, stacklevel=2)
+        self.history.warnings = standing
+        self._suspects = {_kind(finding) for finding in findings}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Store the history with the weights."""
+        checkpoint["history"] = {"epochs": self.history.epochs, "warnings": self.history.warnings}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore the history."""
+        self.history.epochs = list(checkpoint["history"]["epochs"])
+        self.history.warnings = list(checkpoint["history"]["warnings"])
+
+
+def _kind(finding: str) -> str:
+    """Return the gate or mask a finding is about and what is wrong with it, without the numbers."""
+    return finding.split(":")[0]
+
+
+def _divergence(part: str, epoch: int, index: int, terms: dict[str, Tensor]) -> str:
+    values = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
+    return (
+        f"the loss is not finite in {part} batch {index}, epoch {epoch + 1} ({values}), although the input is finite: "
+        "training diverged. Lower the learning rate, or set precision to float32."
+    )
