@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.skipif(
         importlib.util.find_spec("seglearn") is None, reason="needs the data in seglearn: make .venv/demo"
     ),
-    pytest.mark.filterwarnings("ignore::penstock.training.fit.CollapseWarning"),
+    pytest.mark.filterwarnings("ignore::penstock.training.module.CollapseWarning"),
 ]
 
 

@@ -51,15 +51,16 @@ def test_a_fingerprint_draws_nothing() -> None:
 def test_an_augmented_training_goes_on_in_its_folder(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     net = ps.gate(model, torch.zeros(1, 6), at="1")
+    once = ps.FitConfig(epochs=1, folder=tmp_path, progress=False)
     torch.manual_seed(1)
-    ps.fit(net, Augmented(), epochs=1, folder=tmp_path, progress=False)
+    ps.fit(net, Augmented(), config=once)
     trained = [parameter.clone() for parameter in net.parameters()]
     torch.manual_seed(2)
     again = ps.gate(model, torch.zeros(1, 6), at="1")
-    ps.fit(again, Augmented(), epochs=1, folder=tmp_path, progress=False)  # finished: nothing is trained again
+    ps.fit(again, Augmented(), config=once)  # finished: nothing is trained again
     assert all(a.equal(b) for a, b in zip(again.parameters(), trained, strict=True))
     with pytest.raises(PenstockError):
-        ps.fit(again, Augmented(shift=1.0), epochs=1, folder=tmp_path, progress=False)
+        ps.fit(again, Augmented(shift=1.0), config=once)
 
 
 # --- the last batch
@@ -108,7 +109,7 @@ def test_a_broken_training_with_reading_processes_ends_like_an_unbroken_one(
         net = ps.gate(model, torch.zeros(1, 6), at="1")
         torch.manual_seed(noise)
         source = DataLoader(Augmented(), batch_size=8, shuffle=True, num_workers=2)
-        ps.fit(net, source, epochs=2, folder=folder, progress=False)
+        ps.fit(net, source, config=ps.FitConfig(epochs=2, folder=folder, progress=False))
         return net
 
     def broken(self) -> None:
@@ -117,7 +118,7 @@ def test_a_broken_training_with_reading_processes_ends_like_an_unbroken_one(
 
     unbroken = trained(tmp_path / "whole", noise=1)
     with monkeypatch.context() as first:
-        first.setattr("penstock.training.fit.GatedLightningModule.on_train_epoch_start", broken)
+        first.setattr("penstock.training.module.GatedLightningModule.on_train_epoch_start", broken)
         with pytest.raises(KeyError, match="a power cut"):
             trained(tmp_path / "broken", noise=2)
     again = trained(tmp_path / "broken", noise=3)
@@ -149,7 +150,7 @@ def test_a_stream_cannot_be_trained_with(data, part: str, folder: str | None, tm
     pair = (torch.randn(12, 6), torch.arange(12) % 3)
     parts = (data, None) if part == "train" else (pair, data)
     with pytest.raises(DataError, match=r"IterableDataset \((Long)?Stream\)"):
-        ps.fit(net, *parts, epochs=1, folder=folder and tmp_path / folder, progress=False)
+        ps.fit(net, *parts, config=ps.FitConfig(epochs=1, folder=folder and tmp_path / folder, progress=False))
 
 
 def test_a_stream_can_be_evaluated() -> None:

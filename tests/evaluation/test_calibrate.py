@@ -204,7 +204,7 @@ def test_moving_a_threshold_or_the_weights_voids_the_certificate(net):
     assert net.guarantee is None
     ps.calibrate(net, data, max_positive_loss=0.02)
     learnable = data[0], (data[0][:, 0] > 0).long()
-    ps.fit(net, learnable, epochs=3, batch_size=32, progress=False)
+    ps.fit(net, learnable, config=ps.FitConfig(epochs=3, batch_size=32, progress=False))
     assert net.guarantee is None
 
 

@@ -179,7 +179,11 @@ def trained(n=600):
         *(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 3)),
     )
     net = ps.gate(model, x[:2], at="2")
-    ps.fit(net, (x, y), epochs=8, batch_size=64, progress=False, hardware=ps.Hardware(precision="float32"))
+    ps.fit(
+        net,
+        (x, y),
+        config=ps.FitConfig(epochs=8, batch_size=64, progress=False, hardware=ps.Hardware(precision="float32")),
+    )
     return net, (x, y)
 
 

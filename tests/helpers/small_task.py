@@ -6,7 +6,10 @@ from torch import nn
 import penstock as ps
 from helpers.zoo import sequential
 
-QUIET = {"progress": False, "hardware": ps.Hardware(precision="float32")}
+
+def quiet(**options):
+    """Return a FitConfig without a progress bar, in float32 unless told otherwise."""
+    return ps.FitConfig(**{"progress": False, "hardware": ps.Hardware(precision="float32")} | options)
 
 
 def task(n=512, seed=0):

@@ -5,12 +5,12 @@ import torch
 from torch import nn
 
 import penstock as ps
+from helpers.small_task import quiet
 from penstock.training.recalibration import has_drawn_masks, recalibrate_batch_norm
 
 CPU = torch.device("cpu")
-QUIET = {"progress": False, "hardware": ps.Hardware(precision="float32")}
 
-pytestmark = pytest.mark.filterwarnings("ignore::penstock.training.fit.CollapseWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::penstock.training.module.CollapseWarning")
 
 
 def network(mask="drawn"):
@@ -50,14 +50,14 @@ def test_only_drawn_masks_are_settled_after_a_training(monkeypatch):
     for mask, times in (("thresholded", 0), ("drawn", 1)):
         net = network(mask)
         assert has_drawn_masks(net) is bool(times)
-        ps.fit(net, task(), epochs=1, **QUIET)
+        ps.fit(net, task(), config=quiet(epochs=1))
         assert len(settled) == times
 
 
 def test_a_training_ends_settled_and_a_finished_one_is_read_so(tmp_path):
     nets = [network(), network()]
     for net in nets:  # the second is read from the folder of the first
-        ps.fit(net, task(), epochs=2, batch_size=64, folder=tmp_path, **QUIET)
+        ps.fit(net, task(), config=quiet(epochs=2, batch_size=64, folder=tmp_path))
     states = [net.state_dict() for net in nets]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     before = norm_of(nets[0]).running_var.clone()
@@ -69,7 +69,7 @@ def test_a_training_ends_settled_and_a_finished_one_is_read_so(tmp_path):
 def test_what_is_frozen_stays():
     net = network()
     norm_of(net).eval()
-    ps.fit(net, task(), epochs=1, **QUIET)
+    ps.fit(net, task(), config=quiet(epochs=1))
     assert norm_of(net).running_mean.abs().sum() == 0
 
 

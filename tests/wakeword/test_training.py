@@ -27,7 +27,8 @@ from penstock.runtime.islands.ops.local_cluster import LocalCluster
 from penstock.runtime.locks import wait_for_lock
 from penstock.runtime.streaming.detector import log_odds
 from penstock.runtime.streaming.features import LogMel
-from penstock.training.fit import CollapseWarning, fit
+from penstock.training.fit import fit
+from penstock.training.module import CollapseWarning
 from penstock.wakeword import training
 from penstock.wakeword.benchmark import measure_cost, run_benchmark, run_stream, situation_streams
 from penstock.wakeword.clips import ClipSet, locate_word

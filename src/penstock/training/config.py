@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -77,7 +77,7 @@ class Hardware:
     """
 
     devices: int = 1
-    accelerator: Accelerator = "cpu"
+    accelerator: str = "cpu"
     precision: Precision = "auto"
     workers: int = 0
 
@@ -120,7 +120,7 @@ class FitConfig:
     seed: int = 0
     keep: Keep = "last"
     progress: bool = True
-    hardware: Hardware = Hardware()
+    hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
         _check_at_least("epochs", self.epochs, 1)

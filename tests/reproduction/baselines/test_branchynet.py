@@ -32,7 +32,7 @@ def blobs(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.fixture(scope="module")
 def trained() -> ps.GatedNetwork:
     net = small_net()
-    ps.fit(net, blobs(800), objective=BranchyObjective(), epochs=6, batch_size=32, progress=False)
+    ps.fit(net, blobs(800), objective=BranchyObjective(), config=ps.FitConfig(epochs=6, batch_size=32, progress=False))
     return net
 
 

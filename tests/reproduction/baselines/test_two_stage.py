@@ -10,14 +10,18 @@ from torch.utils.data import Dataset
 
 import penstock as ps
 from penstock.errors import TrainingError
-from penstock.training.fit import GatedLightningModule, fit
+from penstock.training.fit import fit
+from penstock.training.module import GatedLightningModule
 from reproduction.baselines import fit_in_two_stages, stop_gradients
 
-pytestmark = pytest.mark.filterwarnings("ignore::penstock.training.fit.CollapseWarning")  # a few steps teach no gate
+pytestmark = pytest.mark.filterwarnings("ignore::penstock.training.module.CollapseWarning")  # a few steps teach no gate
 
 SAMPLES = 128
 STEPS = 4  # an epoch
-QUIET = {"progress": False, "batch_size": SAMPLES // STEPS}
+
+
+def quiet(**options) -> ps.FitConfig:
+    return ps.FitConfig(progress=False, batch_size=SAMPLES // STEPS, **options)
 
 
 def plain() -> nn.Sequential:
@@ -57,7 +61,7 @@ def test_each_side_learns_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         return history
 
     monkeypatch.setattr("reproduction.baselines.two_stage.fit", watched)
-    histories = fit_in_two_stages(net, data, epochs=4, switch_every=1, **QUIET)
+    histories = fit_in_two_stages(net, data, switch_every=1, config=quiet(epochs=4))
     assert learnt == [[True, False], [False, True]] * 2
     assert len(histories) == 4
     assert all(p.requires_grad for p in net.parameters())
@@ -81,7 +85,7 @@ def orders(epochs: int, seed: int) -> list[tuple[int, ...]]:
     """Return the order of the samples in each epoch of a training with turns of one epoch."""
     net, pair = net_and_data()
     data = Noted(*pair)
-    fit_in_two_stages(net, data, epochs=epochs, switch_every=1, seed=seed, **QUIET)
+    fit_in_two_stages(net, data, switch_every=1, config=quiet(epochs=epochs, seed=seed))
     return [tuple(data.asked[i : i + SAMPLES]) for i in range(0, epochs * SAMPLES, SAMPLES)]
 
 
@@ -95,7 +99,7 @@ def test_each_turn_sees_an_order_of_its_own() -> None:
 def test_afterwards_the_network_is_the_plain_gated_network_again(tmp_path: Path) -> None:
     net, data = net_and_data()
     stages, names = list(net.stages), list(net.state_dict())
-    fit_in_two_stages(net, data, epochs=2, switch_every=1, **QUIET)
+    fit_in_two_stages(net, data, switch_every=1, config=quiet(epochs=2))
     assert all(now is before for now, before in zip(net.stages, stages, strict=True))
     assert list(net.state_dict()) == names
     ps.save(net, tmp_path / "net.safetensors")
@@ -128,7 +132,7 @@ def test_a_failure_leaves_the_plain_gated_network_too(monkeypatch: pytest.Monkey
     stages = list(net.stages)
     steps_until(3, monkeypatch)
     with pytest.raises(PowerCut):
-        fit_in_two_stages(net, data, epochs=2, switch_every=1, **QUIET)
+        fit_in_two_stages(net, data, switch_every=1, config=quiet(epochs=2))
     assert all(now is before for now, before in zip(net.stages, stages, strict=True))
     assert all(p.requires_grad for p in net.parameters())
 
@@ -139,16 +143,15 @@ def test_a_failure_leaves_the_plain_gated_network_too(monkeypatch: pytest.Monkey
     ids=["within the first turn", "between the turns", "within the second turn"],
 )
 def test_a_broken_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken_at: int, left: int) -> None:
-    turns = {"epochs": 4, "switch_every": 2, **QUIET}
     unbroken, data = net_and_data()
-    fit_in_two_stages(unbroken, data, **turns)
+    fit_in_two_stages(unbroken, data, switch_every=2, config=quiet(epochs=4))
     with monkeypatch.context() as first:
         steps_until(broken_at, first)
         with pytest.raises(PowerCut):
-            fit_in_two_stages(net_and_data()[0], data, folder=tmp_path, **turns)
+            fit_in_two_stages(net_and_data()[0], data, switch_every=2, config=quiet(epochs=4, folder=tmp_path))
     again, _ = net_and_data()
     steps = steps_until(None, monkeypatch)
-    histories = fit_in_two_stages(again, data, folder=tmp_path, **turns)
+    histories = fit_in_two_stages(again, data, switch_every=2, config=quiet(epochs=4, folder=tmp_path))
     assert len(steps) == left * STEPS  # whole epochs are not computed again
     assert [len(history.epochs) for history in histories] == [2, 2]
     assert same_weights(again, unbroken)
@@ -157,7 +160,7 @@ def test_a_broken_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_turns_are_equally_long() -> None:
     net, data = net_and_data()
     with pytest.raises(TrainingError, match="switch_every = 4 is not possible with 6 epochs: turns are equally long"):
-        fit_in_two_stages(net, data, epochs=6, switch_every=4)
+        fit_in_two_stages(net, data, switch_every=4, config=ps.FitConfig(epochs=6))
 
 
 @pytest.mark.parametrize(("epochs", "switch_every", "turns"), [(1, 1, 1), (6, 2, 3), (12, 4, 3)])
@@ -166,5 +169,5 @@ def test_both_sides_have_as_many_turns(epochs: int, switch_every: int, turns: in
     before = copy.deepcopy(net)
     text = rf"{turns} turns.*multiple of {2 * switch_every}\b"
     with pytest.raises(TrainingError, match=text):
-        fit_in_two_stages(net, data, epochs=epochs, switch_every=switch_every, **QUIET)
+        fit_in_two_stages(net, data, switch_every=switch_every, config=quiet(epochs=epochs))
     assert same_weights(net, before)
