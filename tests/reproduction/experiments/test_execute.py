@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import DataError, TrainingError
-from penstock.training.fit import GatedLightningModule
+from penstock.training.module import GatedLightningModule
 from reproduction.experiments import runner as runner_module
 from reproduction.experiments import tasks
 from reproduction.experiments.execute import Clock, execute_runs
@@ -66,7 +66,7 @@ def test_a_training_that_fails_does_not_stop_the_others(tmp_path, monkeypatch) -
     train = Baseline.train
 
     def diverge(self, net, data, masks, **options):
-        if options["seed"] == 0:
+        if options["config"].seed == 0:
             raise TrainingError("the loss is nan")
         return train(self, net, data, masks, **options)
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import DataError, StorageError
 from penstock.runtime.locks import try_lock
-from penstock.training.fit import GatedLightningModule
+from penstock.training.module import GatedLightningModule
 from reproduction.experiments import runner as runner_module
 from reproduction.experiments import tasks
 from reproduction.experiments.execute import execute_runs
