@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from penstock.export.bundling import Float32, Int8, export_bundle
     from penstock.gating.checkpoint import load, save
     from penstock.gating.layers.config import LayerConfig
-    from penstock.gating.network import GatedNetwork, Guarantee
+    from penstock.gating.network import GatedNetwork
     from penstock.gating.objective import Objective
     from penstock.gating.surgery.cuts import Cut, cuts
     from penstock.gating.surgery.insert import gate, ungate
     from penstock.runtime.bundle.bundle import Bundle
+    from penstock.runtime.bundle.guarantee import Guarantee
     from penstock.runtime.islands.client import Client
     from penstock.runtime.islands.links.grpc import grpc_connector
     from penstock.runtime.islands.links.tls import TlsConfig
@@ -79,7 +80,8 @@ _MODULES = {
     "export.bundling": ("train,export", "Float32 Int8 export_bundle"),
     "gating.checkpoint": ("train", "load save"),
     "gating.layers.config": ("train", "LayerConfig"),
-    "gating.network": ("train", "GatedNetwork Guarantee"),
+    "gating.network": ("train", "GatedNetwork"),
+    "runtime.bundle.guarantee": ("run", "Guarantee"),
     "gating.objective": ("train", "Objective"),
     "gating.surgery.cuts": ("train", "Cut cuts"),
     "gating.surgery.insert": ("train", "gate ungate"),

@@ -137,7 +137,7 @@ def deploy(folder: Path) -> dict[str, object]:
     (folder / "mine.py").write_text(mine())
     torch.manual_seed(0)
     net = ps.gate(convolutions(), samples(2, seed=0)[0], at=0.4)
-    ps.calibrate(net, samples(2000, seed=2), max_positive_loss=0.01, progress=False)
+    ps.calibrate(net, samples(2000, seed=2), max_positive_loss=0.01)
     ps.save(net, folder / "net.safetensors")
     np.save(folder / "samples.npy", samples(200, seed=3)[0].numpy())
     return {}

@@ -6,7 +6,8 @@ from hashlib import sha256
 import numpy as np
 
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.bundle.manifest import GateRule, Guarantee, Manifest, Stage, TensorSpec
+from penstock.runtime.bundle.guarantee import Guarantee
+from penstock.runtime.bundle.manifest import GateRule, Manifest, Stage, TensorSpec
 from penstock.runtime.engines import Output
 
 GRAPHS = (b"the first graph", b"the second")

@@ -41,7 +41,6 @@ def calibrate_command(
         select_split(load_data(data), split),
         max_positive_loss=max_positive_loss,
         confidence=confidence,
-        progress=not as_json,
     )
     checkpoint.save(net, out or network)
     show(as_json, asdict(guarantee), network_table(net), f"Guarantee: {guarantee}")

@@ -44,7 +44,6 @@ def evaluate_command(
         select_split(splits, split),
         ratios=ratio or (9, 99),
         class_names=splits.get("class_names"),
-        progress=not as_json,
     )
     if out is not None:
         result.save(out)

@@ -59,6 +59,5 @@ def export_command(
         precision=Int8(splits["train"], held_out=part) if int8 else Float32("float16" if half else "float32"),
         check_on=select_split(splits, "test") if int8 else part,
         labels=splits.get("class_names"),
-        progress=not as_json,
     )
     show(as_json, exported.to_json(), *export_tables(exported), line(f"Written: {out}"))

@@ -31,7 +31,8 @@ from penstock.evaluation.cost import gated_cost
 from penstock.evaluation.outputs import check_both_kinds, collect_outputs
 from penstock.evaluation.threshold_path import Path, SingleGatePath, best_threshold_path
 from penstock.gating.cascade import exit_stages
-from penstock.gating.network import GatedNetwork, Guarantee
+from penstock.gating.network import GatedNetwork
+from penstock.runtime.bundle.guarantee import Guarantee
 from penstock.runtime.intervals import binomial_cdf, binomial_upper_bound
 
 DECIMALS = 4  # of a threshold; it is rounded down, which keeps the promise and outlives rounding of the logits
@@ -47,11 +48,10 @@ def calibrate(
     active: Collection[int] | None = None,
     events: Sequence[int] | Tensor | None = None,
     batch_size: int = 256,
-    progress: bool = False,
 ) -> Guarantee:
-    """Set the network's thresholds so that the whole cascade keeps the promise; return and store its certificate.
+    """Set the network's thresholds so that the whole cascade loses few positives; return and store its guarantee.
 
-    The promise holds for positives drawn like those of ``data``, which the network has not been trained on. Windows
+    The guarantee holds for positives drawn like those of ``data``, which the network has not been trained on. Windows
     that overlap are not drawn independently: name their events.
 
     Args:
@@ -66,8 +66,8 @@ def calibrate(
     """
     _check_promise(max_positive_loss, confidence)
     _chosen(net, active)
-    labels, _, gates = collect_outputs(net, data, batch_size=batch_size, progress="calibrating" if progress else None)
-    guarantee = certify(
+    labels, _, gates = collect_outputs(net, data, batch_size=batch_size, progress="calibrating")
+    thresholds, guarantee = choose_thresholds(
         net,
         labels,
         gates,
@@ -76,12 +76,12 @@ def calibrate(
         active=active,
         event=_events(events, data, len(labels)),
     )
-    net.thresholds = guarantee.thresholds
+    net.thresholds = thresholds
     net.guarantee = guarantee
     return guarantee
 
 
-def certify(
+def choose_thresholds(
     net: GatedNetwork,
     labels: Tensor,
     gates: Sequence[Tensor | None],
@@ -90,8 +90,8 @@ def certify(
     confidence: float,
     active: Collection[int] | None = None,
     event: np.ndarray | None = None,
-) -> Guarantee:
-    """Return thresholds that keep the promise, given what each gate said of every sample; the network stays as it is.
+) -> tuple[tuple[float | None, ...], Guarantee]:
+    """Return thresholds and their guarantee, given each gate's logits of every sample; the network is unchanged.
 
     Args:
         labels: (n,).
@@ -114,14 +114,14 @@ def certify(
     exits = exit_stages(gates, thresholds, samples=len(labels), active=chosen)
     passed = exits.numpy() > len(net.layers)
     survivors = _of_events(passed[testing].astype(float), event[testing])
-    return Guarantee(
+    guarantee = Guarantee(
         positives=len(levels),
         lost=int((survivors == 0).sum()),
         bound=binomial_upper_bound(allowed, len(levels), confidence),
         max_positive_loss=max_positive_loss,
         confidence=confidence,
-        thresholds=tuple(thresholds),
     )
+    return tuple(thresholds), guarantee
 
 
 def lowered(threshold: float, negatives: np.ndarray) -> float:

@@ -140,7 +140,6 @@ def evaluate(
     class_names: Sequence[str] | None = None,
     active: Collection[int] | None = None,
     batch_size: int = 256,
-    progress: bool = False,
 ) -> Evaluation:
     """Measure everything on ``data``; the network stays as it is.
 
@@ -153,9 +152,7 @@ def evaluate(
     active = net.active(active)
     if not all(ratio > 0 for ratio in ratios):
         raise DataError(f"ratios = {list(ratios)} is not possible: so many negatives for each positive, more than 0.")
-    labels, logits, gates = collect_outputs(
-        net, data, batch_size=batch_size, progress="evaluating" if progress else None
-    )
+    labels, logits, gates = collect_outputs(net, data, batch_size=batch_size, progress="evaluating")
     positive = net.positive(labels, active)
     check_both_kinds(positive, "evaluate")
     exit_stage = exit_stages(gates, net.thresholds, samples=len(labels), active=active)
@@ -184,9 +181,8 @@ def evaluate(
 
 
 def _speaks_of(net: GatedNetwork, active: Collection[int]) -> bool:
-    """Say whether the promise is about the positives of these gates, and of no fewer gates than are on."""
-    assert net.guarantee is not None
-    chosen = [i for i, at in enumerate(net.guarantee.thresholds) if at is not None and isfinite(at)]
+    """Say whether the guarantee is about the positives of these gates, and of no fewer gates than are active."""
+    chosen = [i for i, at in enumerate(net.thresholds) if at is not None and isfinite(at)]
     classes = torch.arange(net.plan.classes)
     on = [i for i in active if i in chosen]
     return bool(on) and torch.equal(net.positive(classes, chosen), net.positive(classes, active))

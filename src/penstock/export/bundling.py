@@ -17,7 +17,7 @@ from torch import Tensor
 
 from penstock.datasets.loading import Data, batches
 from penstock.errors import ExportError, ShapeError
-from penstock.evaluation.calibrate import certify
+from penstock.evaluation.calibrate import choose_thresholds
 from penstock.evaluation.outputs import collect_outputs
 from penstock.export.channel_pruning import prune_channels
 from penstock.export.onnx_graph import cleaned, macs, to_bytes, to_graph
@@ -32,10 +32,9 @@ from penstock.export.verification import (
     collect_engine_outputs,
     relative_error,
 )
-from penstock.gating.network import GatedNetwork, Guarantee
+from penstock.gating.network import GatedNetwork
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import TYPES, GateRule, Manifest, Stage, TensorSpec
-from penstock.runtime.bundle.manifest import Guarantee as DeployedGuarantee
 from penstock.runtime.engines import load_engines
 from penstock.runtime.engines.onnxruntime import OnnxRuntime
 from penstock.runtime.streaming.config import StreamConfig
@@ -114,7 +113,6 @@ def export_bundle(
     check_on: Data | None = None,
     labels: Sequence[str] | None = None,
     stream_config: StreamConfig | None = None,
-    progress: bool = False,
 ) -> Exported:
     """Write a bundle: one ONNX graph a stage, and a manifest. The network stays as it is.
 
@@ -125,7 +123,7 @@ def export_bundle(
         folder: where the bundle goes; an older one there is replaced.
         check_on: data to compare decisions on, such as the validation data.
         labels: the name of each class; default: their numbers.
-        hearing: how the bundle listens to a stream; see `penstock.runtime.streaming.listener`.
+        stream_config: how the bundle listens to a stream; see `penstock.runtime.streaming.listener`.
 
     Raises:
         ExportError: when a stage is no static graph, or its export computes or decides something else.
@@ -153,16 +151,16 @@ def export_bundle(
         background=net.background,
         precision="int8" if isinstance(precision, Int8) else "float32",
         stages=_stages(net, contents, counts, crossing),
-        guarantee=_promise(net.guarantee) if _keeps_scores(net, precision) else None,
+        guarantee=net.guarantee if _keeps_scores(net, precision) else None,
         stream_config=stream_config,
     )
     bundle = Bundle(manifest, contents)
     _check_finite(bundle, example)
     if isinstance(precision, Int8) and precision.held_out is not None and net.guarantee is not None:
-        bundle = _calibrated(net, bundle, precision.held_out, progress)
+        bundle = _calibrated(net, bundle, precision.held_out)
     exported = Exported(bundle, errors)
     if check_on is not None:
-        exported = _compared(net, exported, check_on, progress)
+        exported = _compared(net, exported, check_on)
         assert exported.before is not None and exported.after is not None
         check_decisions(exported.before, exported.after, precision.allowed if isinstance(precision, Int8) else ALLOWED)
     bundle.write(Path(folder))
@@ -257,20 +255,12 @@ def _rule(net: GatedNetwork, number: int) -> GateRule | None:
     return GateRule(threshold, gate.positives)
 
 
-def _promise(guarantee: Guarantee | None) -> DeployedGuarantee | None:
-    if guarantee is None:
-        return None
-    return DeployedGuarantee(**{name: value for name, value in asdict(guarantee).items() if name != "thresholds"})
-
-
-def _calibrated(net: GatedNetwork, bundle: Bundle, held_out: Data, progress: bool) -> Bundle:
+def _calibrated(net: GatedNetwork, bundle: Bundle, held_out: Data) -> Bundle:
     """Choose thresholds anew, by what the exported gates say; with the promise of the network's own."""
     asked = net.guarantee
     assert asked is not None
-    said = collect_engine_outputs(
-        load_engines(bundle, threads=0), held_out, progress="calibrating" if progress else None
-    )
-    found = certify(
+    said = collect_engine_outputs(load_engines(bundle, threads=0), held_out, progress="calibrating")
+    thresholds, guarantee = choose_thresholds(
         net,
         said.labels,
         said.gates,
@@ -279,21 +269,19 @@ def _calibrated(net: GatedNetwork, bundle: Bundle, held_out: Data, progress: boo
         active=[i for i in range(len(net.layers)) if is_gated(net, i)],
     )
     stages = list(bundle.manifest.stages)
-    for number, threshold in enumerate(found.thresholds):
+    for number, threshold in enumerate(thresholds):
         rule = stages[number].gate
         if rule is not None and threshold is not None:
             stages[number] = replace(stages[number], gate=replace(rule, threshold=threshold))
-    return replace(bundle, manifest=replace(bundle.manifest, stages=tuple(stages), guarantee=_promise(found)))
+    return replace(bundle, manifest=replace(bundle.manifest, stages=tuple(stages), guarantee=guarantee))
 
 
-def _compared(net: GatedNetwork, exported: Exported, data: Data, progress: bool) -> Exported:
+def _compared(net: GatedNetwork, exported: Exported, data: Data) -> Exported:
     """Decide about the same data with PyTorch and with the bundle."""
     stages = exported.bundle.manifest.stages
     thresholds = [None if stage.gate is None else stage.gate.threshold for stage in stages[:-1]]
-    before = Outputs(*collect_outputs(net, data, progress="PyTorch" if progress else None))
-    after = collect_engine_outputs(
-        load_engines(exported.bundle, threads=0), data, progress="exported" if progress else None
-    )
+    before = Outputs(*collect_outputs(net, data, progress="PyTorch"))
+    after = collect_engine_outputs(load_engines(exported.bundle, threads=0), data, progress="exported")
     return replace(exported, before=before.decided(net, net.thresholds), after=after.decided(net, thresholds))
 
 

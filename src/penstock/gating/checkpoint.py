@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from penstock.errors import CutError, PenstockError, StorageError
 from penstock.gating.layers import ClassGate, Gate, GatedCompression, LayerConfig
-from penstock.gating.network import GatedNetwork, Guarantee
+from penstock.gating.network import GatedNetwork
 from penstock.gating.surgery import gate
+from penstock.runtime.bundle.guarantee import Guarantee
 from penstock.runtime.files import write_atomically
 
 FORMAT = 2
@@ -44,7 +45,7 @@ def save(net: GatedNetwork, path: str | Path) -> None:
         "plan": asdict(net.plan),
         "background": net.background,
         "layers": [describe(layer) for layer in net.layers],
-        "guarantee": None if net.guarantee is None else _finite(asdict(net.guarantee)),
+        "guarantee": None if net.guarantee is None else asdict(net.guarantee),
         "tied": tied,
     }
     header["sha256"] = _digest(tensors, header)
@@ -78,7 +79,7 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
         ) from error
     guarantee = header["guarantee"]
     if guarantee is not None:
-        net.guarantee = Guarantee(**{**guarantee, "thresholds": net.thresholds})
+        net.guarantee = Guarantee(**guarantee)
     return net
 
 
@@ -167,8 +168,3 @@ def describe(layer: GatedCompression) -> dict[str, Any]:
     """Return how a layer is built, as JSON values."""
     positives = None if layer.gate is None or layer.gate.positives is None else list(layer.gate.positives)
     return {"config": asdict(layer.config), "positives": positives}
-
-
-def _finite(guarantee: dict[str, Any]) -> dict[str, Any]:
-    """Leave the thresholds out: they stand among the tensors, and an opened gate's is no number that JSON knows."""
-    return {key: value for key, value in guarantee.items() if key != "thresholds"}

@@ -14,6 +14,7 @@ from penstock.gating.cascade import is_stopped
 from penstock.gating.layers import ClassGate, GatedCompression
 from penstock.gating.mode import mode
 from penstock.gating.tables import network_table, render
+from penstock.runtime.bundle.guarantee import Guarantee
 
 
 class GatedOutput(NamedTuple):
@@ -45,33 +46,6 @@ class Prediction(NamedTuple):
     stopped: Tensor
     scores: Tensor
     logits: Tensor
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """The promise that thresholds keep: with this confidence, no more positives are lost than the bound.
-
-    Attributes:
-        positives: how many positives the promise was tested on.
-        lost: how many of them the cascade stopped.
-        bound: the upper confidence bound of the share that is lost.
-        max_positive_loss: the share that was allowed.
-        confidence: 1 − δ.
-        thresholds: of each layer's gate, as logits; None without a gate.
-    """
-
-    positives: int
-    lost: int
-    bound: float
-    max_positive_loss: float
-    confidence: float
-    thresholds: tuple[float | None, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"with {self.confidence:.1%} confidence at most {self.bound:.2%} of the positives are lost (allowed "
-            f"{self.max_positive_loss:.2%}; {self.lost} of {self.positives} were)"
-        )
 
 
 @dataclass(frozen=True)
@@ -116,7 +90,7 @@ class GatedNetwork(nn.Module):
         layers: a `GatedCompression` behind each stage but the last.
         background: the label of what is of no interest, and of what is stopped.
         plan: where it was cut.
-        certificate: the promise its thresholds keep, None until calibrated.
+        guarantee: what its thresholds guarantee; None until calibrated.
     """
 
     def __init__(
@@ -207,17 +181,17 @@ class GatedNetwork(nn.Module):
 
     @property
     def thresholds(self) -> tuple[float | None, ...]:
-        """The logit at which a sample passes each layer's gate. Setting them by hand voids the certificate."""
+        """The logit at which a sample passes each layer's gate. Setting them voids the guarantee."""
         return tuple(None if layer.gate is None else layer.gate.threshold.item() for layer in self.layers)
 
     @thresholds.setter
     def thresholds(self, values: Sequence[float | None]) -> None:
         if len(values) != len(self.layers):
             raise CutError(
-                f"{len(values)} thresholds came for {len(self.layers)} layers: give one for each, None without a gate."
+                f"expected {len(self.layers)} thresholds, one per layer (None without a gate), got {len(values)}."
             )
         if any(value != value for value in values):
-            raise CutError(f"thresholds {list(values)} are not possible: NaN is no threshold.")
+            raise CutError(f"thresholds must not be NaN, got {list(values)}.")
         for layer, value in zip(self.layers, values, strict=True):
             if layer.gate is not None and value is not None:
                 layer.gate.threshold.fill_(value)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import BundleError, DataError
+from penstock.runtime.bundle.guarantee import Guarantee
 from penstock.runtime.bundle.json_reader import FieldError, JsonReader
 from penstock.runtime.streaming.config import FRONTENDS, StreamConfig
 from penstock.runtime.streaming.detector import DetectorConfig
@@ -91,24 +92,6 @@ class Stage:
     input: TensorSpec
     output: TensorSpec
     gate: GateRule | None = None
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """What thresholds promise of the network as it is in the bundle (`Guarantee`).
-
-    Attributes:
-        positives: how many it was tested on.
-        lost: how many of them were lost.
-        bound: with ``confidence``, no larger share of the positives is lost.
-        max_positive_loss: what was allowed.
-    """
-
-    positives: int
-    lost: int
-    bound: float
-    max_positive_loss: float
-    confidence: float
 
 
 @dataclass(frozen=True)
@@ -246,13 +229,13 @@ def _gate_rule(fields: JsonReader) -> GateRule:
     return GateRule(fields.number("threshold"), positives)
 
 
-def _guarantee(plain: JsonReader) -> Guarantee:
+def _guarantee(fields: JsonReader) -> Guarantee:
     return Guarantee(
-        positives=plain.count("positives"),
-        lost=plain.count("lost"),
-        bound=plain.number("bound"),
-        max_positive_loss=plain.number("max_positive_loss"),
-        confidence=plain.number("confidence"),
+        positives=fields.count("positives"),
+        lost=fields.count("lost"),
+        bound=fields.number("bound"),
+        max_positive_loss=fields.number("max_positive_loss"),
+        confidence=fields.number("confidence"),
     )
 
 
