@@ -128,7 +128,7 @@ def _deployed(home, typed, mine, evaluation):
     summary = penstock(home, "run", "small", "x.npy", "--each").stdout
     assert "500 samples" in summary and "gate 2 stopped" in summary and "bytes crossed between stages" in summary
     refused = penstock(home, "run", "bundle", "y.npy", code=1).stderr
-    assert "ShapeError: an input of shape (500,), int64 came; this bundle takes an array (batch, 6), float32" in refused
+    assert "expected input (batch, 6) float32, got (500,) int64" in refused
 
 
 @pytest.mark.parametrize(

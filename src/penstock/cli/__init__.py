@@ -1,53 +1,71 @@
 """The command `penstock`.
 
-What runs on a device is parsed with the standard library alone and loads no torch (device.py); all else is app.py.
+Commands of a device are parsed with argparse and load no torch (`penstock.runtime.cli`); all others are in `main`.
 
-Exit codes: 0 done · 1 Penstock refused (the reason is on standard error) · 2 wrong usage · 130 interrupted; but Ctrl-C
-is how `penstock listen` ends, with 0.
+Exit codes: 0 success · 1 an error of Penstock's, printed in one line · 2 wrong usage · 130 interrupted (but Ctrl-C is
+the normal way to end `penstock listen`: 0).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib.metadata import version
 
 from penstock.errors import PenstockError
+from penstock.runtime.cli import COMMANDS, run_command
 
 
 def main() -> None:
-    """Run the command; turn refusals into one line and an exit code."""
+    """Run the command that `sys.argv` names; print errors in one line."""
+    arguments = sys.argv[1:]
     try:
-        from penstock.runtime.cli.run import COMMANDS, run_on_device
-
-        if sys.argv[1:2] and sys.argv[1] in COMMANDS:
-            run_on_device(sys.argv[1:])
+        if arguments == ["--version"]:
+            print(f"penstock {version('penstock')}")
+        elif arguments and arguments[0] in COMMANDS:
+            run_command(arguments[0], arguments[1:])
         else:
-            _app(COMMANDS)
+            _run_app(arguments)
     except PenstockError as error:
-        sys.exit(_refusal(error))
+        sys.exit(_report(error))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # who reads has read enough, such as head
+    except BrokenPipeError:  # the reader has closed the pipe, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 
-def _app(others: Iterable[str]) -> None:
+def _run_app(arguments: list[str]) -> None:
     try:
         from penstock.cli.main import run_app
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("penstock"):
             raise
-        sys.exit(
-            f"error: this command of penstock needs {missing.name!r}: pip install 'penstock[train]'. Without it there "
-            f"are: {', '.join(others)}."
-        )
-    run_app()
+        _without_training(arguments, missing.name or "")
+    else:
+        run_app()
 
 
-def _refusal(error: PenstockError) -> int:
-    """Say why on standard error, in red where that is a terminal."""
+def _without_training(arguments: list[str], missing: str) -> None:
+    """Print the commands of a device where `penstock[train]` is not installed."""
+    if not arguments or arguments[0] in ("--help", "-h"):
+        print("Usage: penstock COMMAND [ARGS]...\n\nCommands (penstock COMMAND --help explains one):\n")
+        print("\n".join(f"  {name:<8} {text}" for name, text in COMMANDS.items()))
+        print("\nMore commands (train, evaluate, export, ...): pip install 'penstock[train]'")
+        return
+    near = get_close_matches(arguments[0], COMMANDS)
+    suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    print(
+        f"error: {arguments[0]!r} is not a command of a device ({', '.join(COMMANDS)}).{suggestion} Other commands need "
+        f"{missing!r}: pip install 'penstock[train]'.",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+
+def _report(error: PenstockError) -> int:
+    """Print an error to standard error, in red on a terminal."""
     red, off = ("\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "")
     print(f"{red}error:{off} {type(error).__name__}: {error}", file=sys.stderr)
     return 1

@@ -21,7 +21,7 @@ from penstock.cli.demo import demo_command
 from penstock.cli.evaluate import evaluate_command
 from penstock.cli.export import export_command
 from penstock.cli.train import train_command
-from penstock.runtime.cli.run import COMMANDS
+from penstock.runtime.cli import COMMANDS
 
 GATE, DEVICE, WAKEWORD, START = "Gate a network", "Run it", "Wake words", "Data and demo"
 
@@ -59,8 +59,8 @@ app.command("train", rich_help_panel=GATE)(train_command)
 app.command("calibrate", rich_help_panel=GATE)(calibrate_command)
 app.command("evaluate", rich_help_panel=GATE)(evaluate_command)
 app.command("export", rich_help_panel=GATE)(export_command)
-for _name, _command in COMMANDS.items():  # listed here, parsed in penstock.runtime.cli
-    app.command(_name, help=_command.__doc__, rich_help_panel=DEVICE)(lambda: None)
+for _name, _help in COMMANDS.items():  # listed here, parsed in penstock.runtime.cli
+    app.command(_name, help=_help, rich_help_panel=DEVICE)(lambda: None)
 app.add_typer(wakeword.app, name="wakeword", rich_help_panel=WAKEWORD)
 app.add_typer(data.app, name="data", rich_help_panel=START)
 app.command("demo", rich_help_panel=START)(demo_command)

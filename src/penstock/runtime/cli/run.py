@@ -1,13 +1,10 @@
-"""The commands of a device: the standard library, numpy and one engine.
-
-They are parsed by argparse, because a device has no room for more.
-"""
+"""`penstock run`: run a bundle on a file of samples."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,84 +12,63 @@ import numpy as np
 
 from penstock.errors import DataError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.cli.certs import certs
-from penstock.runtime.cli.island import island
-from penstock.runtime.cli.listen import listen
 from penstock.runtime.cli.parsing import parser_of, samples_of
-from penstock.runtime.cli.serve import serve
-from penstock.runtime.cli.up import up
 from penstock.runtime.pipeline import BatchResult, Pipeline
 
 BATCH = 64
-"""Samples at once; what they are decided is the same for any."""
+"""Samples per batch; results do not depend on it."""
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run a whole bundle in this process: the stages one behind the other, stopping at the gates."""
+    """Run a bundle in this process, stage by stage, stopping at the gates."""
     parser = parser_of(run, "penstock run bundle/ samples.npy")
-    parser.add_argument("bundle", type=Path, help="the folder that penstock export wrote")
-    parser.add_argument("input", type=Path, help="samples as a .npy file: an array (samples, ...), or one sample")
-    parser.add_argument("--threads", type=int, default=1, help="that a stage may use; 0: all there are (default: 1)")
+    parser.add_argument("bundle", type=Path, help="folder written by penstock export")
+    parser.add_argument("input", type=Path, help=".npy file with an array (samples, ...), or one sample")
+    parser.add_argument("--threads", type=int, default=1, help="threads per stage; 0: all cores (default: 1)")
     parser.add_argument("--each", action="store_true", help="print a line for each sample")
-    parser.add_argument("--json", action="store_true", help="print JSON for machines, and nothing else")
-    given = parser.parse_args(arguments)
-    if given.threads < 0:
-        raise DataError(f"--threads {given.threads} is not possible: 1 or more, or 0 for all there are.")
-    chain = Pipeline(Bundle.read(given.bundle), threads=given.threads)
-    x = samples_of(given.input, chain.manifest)
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    args = parser.parse_args(arguments)
+    if args.threads < 0:
+        raise DataError(f"--threads must be at least 0 (0: all cores), got {args.threads}.")
+    pipeline = Pipeline(Bundle.read(args.bundle), threads=args.threads)
+    x = samples_of(args.input, pipeline.manifest)
     began = time.perf_counter()
-    parts = [chain.predict(x[i : i + BATCH]) for i in range(0, len(x), BATCH)]
+    parts = [pipeline.predict(x[i : i + BATCH]) for i in range(0, len(x), BATCH)]
     seconds = time.perf_counter() - began
-    answers = BatchResult(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    if given.json:
-        print(json.dumps([_plain(chain, answers, i) for i in range(len(x))], indent=1))
+    results = BatchResult(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    if args.json:
+        print(json.dumps([_to_dict(pipeline, results, i) for i in range(len(x))], indent=1))
         return
-    if given.each:
-        print("\n".join(_line(chain, answers, i) for i in range(len(x))))
-    print("\n".join(_summary(chain, answers, seconds)))
+    if args.each:
+        print("\n".join(_line(pipeline, results, i) for i in range(len(x))))
+    print("\n".join(_summary(pipeline, results, seconds)))
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
-    "run": run,
-    "listen": listen,
-    "island": island,
-    "serve": serve,
-    "up": up,
-    "certs": certs,
-}
-"""By the name that a person types."""
-
-
-def run_on_device(arguments: Sequence[str]) -> None:
-    """Run one of the commands, given its name and arguments."""
-    COMMANDS[arguments[0]](arguments[1:])
-
-
-def _plain(chain: Pipeline, answers: BatchResult, i: int) -> dict[str, Any]:
-    stopped = bool(answers.stopped[i])
+def _to_dict(pipeline: Pipeline, results: BatchResult, i: int) -> dict[str, Any]:
+    stopped = bool(results.stopped[i])
     return {
-        "label": chain.manifest.labels[answers.label[i]],
-        "exit_stage": int(answers.exit_stage[i]),
+        "label": pipeline.manifest.labels[results.label[i]],
+        "exit_stage": int(results.exit_stage[i]),
         "stopped": stopped,
-        "scores": [None if np.isnan(score) else round(float(score), 6) for score in answers.scores[i]],
-        "logits": None if stopped else [round(float(logit), 6) for logit in answers.logits[i]],
+        "scores": [None if np.isnan(score) else round(float(score), 6) for score in results.scores[i]],
+        "logits": None if stopped else [round(float(logit), 6) for logit in results.logits[i]],
     }
 
 
-def _line(chain: Pipeline, answers: BatchResult, i: int) -> str:
-    scores = " ".join("–" if np.isnan(score) else f"{score:.3f}" for score in answers.scores[i])
-    end = f"stopped by gate {answers.exit_stage[i]}" if answers.stopped[i] else "to the end"
-    return f"{i:>8}  {chain.manifest.labels[answers.label[i]]:<16} {end:<18} gates: {scores}"
+def _line(pipeline: Pipeline, results: BatchResult, i: int) -> str:
+    scores = " ".join("–" if np.isnan(score) else f"{score:.3f}" for score in results.scores[i])
+    end = f"stopped by gate {results.exit_stage[i]}" if results.stopped[i] else "to the end"
+    return f"{i:>8}  {pipeline.manifest.labels[results.label[i]]:<16} {end:<18} gates: {scores}"
 
 
-def _summary(chain: Pipeline, answers: BatchResult, seconds: float) -> list[str]:
+def _summary(pipeline: Pipeline, results: BatchResult, seconds: float) -> list[str]:
     """Say what became of the samples, and what it took."""
-    samples, stages = len(answers.label), chain.manifest.stages
+    samples, stages = len(results.label), pipeline.manifest.stages
     left, crossed, macs = samples, 0, 0
     lines = [f"{samples:,} samples, {1e6 * seconds / max(samples, 1):.0f} µs each"]
     for number, stage in enumerate(stages):
         macs += left * stage.macs
-        stopped = int((answers.stopped & (answers.exit_stage == number + 1)).sum())
+        stopped = int((results.stopped & (results.exit_stage == number + 1)).sum())
         if stage.gate is not None:
             lines.append(f"  gate {number + 1} stopped {stopped:,} of {left:,}")
         left -= stopped
@@ -100,6 +76,6 @@ def _summary(chain: Pipeline, answers: BatchResult, seconds: float) -> list[str]
     whole = samples * sum(stage.macs for stage in stages)
     lines.append(f"  {left:,} reached the end; {macs / max(whole, 1):.1%} of all multiply-accumulates were done")
     lines.append(f"  {crossed:,} bytes crossed between stages")
-    names, counts = np.unique(answers.label, return_counts=True)
-    lines += [f"  {chain.manifest.labels[name]}: {count:,}" for name, count in zip(names, counts, strict=True)]
+    names, counts = np.unique(results.label, return_counts=True)
+    lines += [f"  {pipeline.manifest.labels[name]}: {count:,}" for name, count in zip(names, counts, strict=True)]
     return lines

@@ -73,7 +73,7 @@ class ServeConfig:
     def window(self) -> int:
         """How many frames of one sender may be on their way: enough to keep all replicas busy.
 
-        >>> ServeConfig().window, Serving(Replicas(1, 8)).window, Serving(Replicas(9, 99)).window
+        >>> ServeConfig().window, ServeConfig(Replicas(1, 8)).window, ServeConfig(Replicas(9, 99)).window
         (128, 1024, 1024)
         """
         return min(1024, 4 * self.batch * self.replicas.most)
