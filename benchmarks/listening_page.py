@@ -39,19 +39,19 @@ def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
         "# Listening",
         "<!-- made by `make listening-page` from results/listening*.json: do not edit by hand -->",
         _text(
-            f"A wake word, `{word}`, trained by `penstock wakeword train` on a subset of Speech Commands, and benchmarked "
-            "on streams synthesized from clips of speakers who were used neither in training nor in any choice, and from "
-            "other stretches of the same noise recordings. The plain network is trained the same way without gates. "
-            f"Of {len(rows)} figures {held} hold."
+            f"A wake word, `{word}`, trained by `penstock wakeword train` on a subset of Speech Commands, and "
+            "benchmarked on streams synthesized from clips of speakers who were used neither in training nor in any "
+            "choice, and from other stretches of the same noise recordings. The plain network is trained the same way "
+            f"without gates. Of {len(rows)} figures {held} hold."
         ),
         _table(
             ("figure", ">value", ">reach", ""),
             [(row["figure"], _value(row), _reach(row["reach"]), _holds(row)) for row in rows],
         ),
         _text(
-            "Thresholds are chosen on validation streams, with one exception: gated and plain are compared at 0.5 false "
-            "alarms per hour with the best threshold of each on the test stream, which compares two curves rather than "
-            "two operating points."
+            "Thresholds are chosen on validation streams, with one exception: gated and plain are compared at 0.5 "
+            "false alarms per hour with the best threshold of each on the test stream, which compares two curves "
+            "rather than two operating points."
         ),
         "![Miss rate against false alarms per hour](listening/det.png)",
         _detections(heard),
@@ -133,8 +133,8 @@ def _costs(heard: dict[str, Any]) -> str:
 def _method(heard: dict[str, Any]) -> str:
     points = [
         f"{name}: trained in {result['seconds'] / 60:.1f} min; threshold {result['threshold']:g}, chosen on "
-        f"{result['hours']:g} h of validation streams, where it missed {result['misses']} of {result['spoken']} words with "
-        f"{result['false_alarms']} false alarm{'s' * (result['false_alarms'] != 1)}."
+        f"{result['hours']:g} h of validation streams, where it missed {result['misses']} of {result['spoken']} words "
+        f"with {result['false_alarms']} false alarm{'s' * (result['false_alarms'] != 1)}."
         for name, result in heard["taught"].items()
     ]
     points += [

@@ -274,7 +274,9 @@ data = TensorDataset(*task(256))
 history = ps.fit(
     net, DataLoader(data, batch_size=batch, shuffle=True), task(256, seed=1),
     optimizer=ps.OptimizerConfig(0.01, "constant"),
-    config=ps.FitConfig(epochs=2, batch_size=batch, progress=False, hardware=ps.Hardware(devices=devices, precision="float32")),
+    config=ps.FitConfig(
+        epochs=2, batch_size=batch, progress=False, hardware=ps.Hardware(devices=devices, precision="float32")
+    ),
 )
 if os.environ.get("LOCAL_RANK", "0") == "0":
     torch.save((weights(net), history.epochs), sys.argv[3])

@@ -18,6 +18,7 @@ import soundfile
 import torch
 
 import penstock as ps
+from helpers.syllables import syllables
 from helpers.zoo import sequential
 from penstock.cli import main
 from penstock.cli.wakeword import display_names
@@ -51,24 +52,11 @@ CONFIG = WakeWordConfig(
 )
 
 
-def said(*hz: float, seed: int = 0) -> np.ndarray:
-    """A word of two syllables, each a tone that glides a little; other voices have other pitches."""
-    rng = np.random.default_rng(seed)
-    pitch, loud = rng.uniform(0.93, 1.07), rng.uniform(0.1, 0.3)
-    syllables = []
-    for tone in hz:
-        t = np.arange(round(0.25 * 16_000)) / 16_000
-        syllables.append(loud * np.hanning(len(t)) * np.sin(2 * np.pi * tone * pitch * t * (1 + 0.1 * t)))
-    word = np.concatenate(syllables)
-    gap = np.zeros((16_000 - len(word)) // 2)
-    return (np.concatenate([gap, word, gap]) * 32767).astype(np.int16)
-
-
 WORDS = {"tick": (500, 2500), "tock": (2500, 500), "hum": (300, 300), "hiss": (5000, 5500)}
 
 
 def voices(start: int, count: int) -> ClipSet:
-    words = {name: [locate_word(said(*hz, seed=start + i)) for i in range(count)] for name, hz in WORDS.items()}
+    words = {name: [locate_word(syllables(*hz, seed=start + i)) for i in range(count)] for name, hz in WORDS.items()}
     noise = np.random.default_rng(start).normal(0, 2000, 30 * 16_000).astype(np.int16)
     return ClipSet(words, [noise])
 

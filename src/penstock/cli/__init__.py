@@ -57,8 +57,8 @@ def _without_training(arguments: list[str], missing: str) -> None:
     near = get_close_matches(arguments[0], COMMANDS)
     suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     print(
-        f"error: {arguments[0]!r} is not a command of a device ({', '.join(COMMANDS)}).{suggestion} Other commands need "
-        f"{missing!r}: pip install 'penstock[train]'.",
+        f"error: {arguments[0]!r} is not a command of a device ({', '.join(COMMANDS)}).{suggestion} Other commands "
+        f"need {missing!r}: pip install 'penstock[train]'.",
         file=sys.stderr,
     )
     sys.exit(2)

@@ -1,4 +1,4 @@
-"""`penstock wakeword train` and `penstock wakeword evaluate`: from clips to a bundle that listens, and how well it does."""
+"""`penstock wakeword train` and `penstock wakeword evaluate`: make a bundle that listens, and measure it."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def _check_gates(net: GatedNetwork) -> None:
         expected = ClassGate if layer.config.class_loss_weight else Gate
         if layer.gate is not None and type(layer.gate) is not expected:
             raise StorageError(
-                f"layer {i} has a gate of class {type(layer.gate).__name__}, which load() could not rebuild: only gates "
-                "made by gate() can be saved. Save the weights with torch.save(net.state_dict(), ...) instead."
+                f"layer {i} has a gate of class {type(layer.gate).__name__}, which load() could not rebuild: only "
+                "gates made by gate() can be saved. Save the weights with torch.save(net.state_dict(), ...) instead."
             )
 
 

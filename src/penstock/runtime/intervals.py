@@ -1,7 +1,7 @@
 """Exact confidence intervals for counts: binomial (Clopper-Pearson) and Poisson (Garwood), without scipy.
 
 A bound is the parameter at which the observed count, or a more extreme one, has exactly the error probability. The tail
-probabilities are regularized incomplete beta and gamma functions; the bound is found by Newton's method inside a bracket.
+probabilities are regularized incomplete beta and gamma functions; the bound is found by bracketed Newton steps.
 """
 
 from __future__ import annotations

@@ -144,6 +144,6 @@ def check_input(x: np.ndarray, expected: TensorSpec) -> None:
     if x.dtype.kind == "f" and not is_finite(x):
         bad = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1)).tolist()
         raise ShapeError(
-            f"NaN or infinity in samples {bad[:10]} of {len(x)}. Replace or drop them: a gate would stop them silently and "
-            "hide a broken sensor."
+            f"NaN or infinity in samples {bad[:10]} of {len(x)}. Replace or drop them: a gate would stop them silently "
+            "and hide a broken sensor."
         )

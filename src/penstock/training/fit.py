@@ -1,7 +1,7 @@
 """Train a gated network with Lightning: progress, logs, checkpoints, resuming, several processes.
 
-For your own `lightning.Trainer` take `GatedLightningModule` (examples/lightning_trainer.py); for a loop of your own, `Objective`
-(examples/own_loop.py).
+For your own `lightning.Trainer` take `GatedLightningModule` ; for a loop of your own,
+`Objective` (examples/own_loop.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Lightning module of a gated network: steps, epoch metrics, optimizer. `fit` uses it, and so can your own Trainer."""
+"""The Lightning module of a gated network: steps, epoch metrics, optimizer; for `fit` and for your own Trainer."""
 
 from __future__ import annotations
 

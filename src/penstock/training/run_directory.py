@@ -62,8 +62,8 @@ class RunDirectory:
             raise TrainingError(f"cannot read {note} ({error}), so the run cannot be resumed. {advice}") from error
         if written_in != FORMAT:
             raise TrainingError(
-                f"{self.folder} holds a run of format {written_in}, expected format {FORMAT}: it was written by another "
-                f"version of Penstock and cannot be resumed. {advice}"
+                f"{self.folder} holds a run of format {written_in}, expected format {FORMAT}: it was written by "
+                f"another version of Penstock and cannot be resumed. {advice}"
             )
         if differing:
             raise TrainingError(f"{self.folder} holds another run, which differs in {', '.join(differing)}. {advice}")
@@ -108,8 +108,8 @@ def storage_errors(run: RunDirectory | None) -> Iterator[None]:
         if run is None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
             raise
         raise TrainingError(
-            f"cannot write to {run.folder}: {error.strerror}. The last complete checkpoint is kept: free some space and "
-            "start the same training again to resume."
+            f"cannot write to {run.folder}: {error.strerror}. The last complete checkpoint is kept: free some space "
+            "and start the same training again to resume."
         ) from error
     except (RuntimeError, EOFError, KeyError) as error:
         if run is None or ("PytorchStreamReader" not in str(error) and not isinstance(error, EOFError)):

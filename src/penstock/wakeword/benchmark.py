@@ -257,8 +257,8 @@ def _check_listens(name: str, bundle: Bundle, word: str) -> None:
     if isinstance(frontend, Sensor) or frontend.rate_hz != RATE_HZ or listens_for != word:
         source = "a sensor" if isinstance(frontend, Sensor) else f"sound at {frontend.rate_hz} Hz"
         raise DataError(
-            f"{name}: expected a bundle that listens for '{word}' in sound at {RATE_HZ} Hz, got one for '{listens_for}' "
-            f"in {source}."
+            f"{name}: expected a bundle that listens for '{word}' in sound at {RATE_HZ} Hz, got one for "
+            f"'{listens_for}' in {source}."
         )
 
 

@@ -69,7 +69,7 @@ class StreamSpec:
 
 
 def mlperf_tiny(word: str = "marvin") -> StreamSpec:
-    """Return a stream like that of MLPerf Tiny's streaming wake word: 1,200 s of speech and noise, the word 50 times."""
+    """Return a stream like that of MLPerf Tiny's streaming wake word: 1,200 s, the word 50 times."""
     return StreamSpec(1200.0, word, 50, shares={"speech": 0.8, "noise": 0.2})
 
 

@@ -121,8 +121,8 @@ class WakeWordConfig:
             if self.validation_hours < needed:
                 raise DataError(
                     f"to claim at most {self.max_false_alarms_per_hour:g} false alarms per hour with "
-                    f"{100 * self.alarm_confidence:g} % confidence takes at least {needed:.1f} h of validation streams, "
-                    f"got {self.validation_hours:g} h. Use more hours, a higher limit, or no confidence."
+                    f"{100 * self.alarm_confidence:g} % confidence takes at least {needed:.1f} h of validation "
+                    f"streams, got {self.validation_hours:g} h. Use more hours, a higher limit, or no confidence."
                 )
 
 

@@ -164,7 +164,7 @@ def test_a_list_in_another_layout_is_refused(tmp_path: Path, content: str, text:
     [
         ({"seed": -3}, r"seed .*got -3"),
         ({"window_s": 0.01}, r"window_s .*30 ms.*got 0\.01"),
-        ({"features": Mfcc(rate_hz=8000, high_hz=4000, mels=20, coefficients=20)}, r"features are for 8000 Hz"),
+        ({"features": Mfcc(rate_hz=8000, high_hz=4000, mels=20, coefficients=20)}, r"8000 Hz"),
         ({"balance": Balance(500)}, r"negatives in train: 500 per positive"),
     ],
 )

@@ -106,5 +106,5 @@ class Compression(nn.Module):
         if x.ndim != len(self.feature) + 1 or self.layout.mask_shape(tuple(x.shape[1:])) != tuple(self.phi.shape):
             raise ShapeError(
                 f"expected features (batch, {', '.join(map(str, self.feature))}) for a mask with granularity "
-                f"{self.granularity!r}, got {tuple(x.shape)}. Gate the network with an example of the shape it will run on."
+                f"{self.granularity!r}, got {tuple(x.shape)}. Gate with an example of the shape it will run on."
             )

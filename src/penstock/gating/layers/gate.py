@@ -110,8 +110,7 @@ class ClassGate(Gate):
         x: (batch, *feature) -> class logits: (batch, classes); `gate_logit` makes of them the log-odds of Ω, (batch,).
 
     Attributes:
-        class_loss_weight: what it weighs in training to tell the classes of interest from each other, and the other ones; 1
-            weighs it like the gate's own question.
+        class_loss_weight: the weight of its class loss in training, relative to its binary loss.
     """
 
     inside: Tensor

@@ -5,9 +5,9 @@
       stage-1.onnx     first stage: input -> packed, gate
       stage-2.onnx     next stage: packed -> packed, gate; the last stage: packed -> logits
 
-``packed`` holds the values that the stage's mask keeps, in the dtype in which they cross the link; ``gate`` is one logit
-per sample (`graph_names`). A bundle is read and checked completely before any of it runs; a bundle that was changed
-after export is refused. It contains graphs and numbers, nothing executable.
+``packed`` holds the values that the stage's mask keeps, in the dtype in which they cross the link; ``gate`` is one
+logit per sample (`graph_names`). A bundle is read and checked completely before any of it runs; a bundle that was
+changed after export is refused. It contains graphs and numbers, nothing executable.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def listen(arguments: Sequence[str]) -> None:
     stream_config = stream_config_of(bundle.manifest)
     if isinstance(stream_config.frontend, Sensor):
         raise DataError(
-            f"this bundle listens to a sensor of {stream_config.frontend.axes} axes, and penstock listen hears sound: push its "
-            "samples to penstock.runtime.streaming.listener.Listener."
+            f"this bundle listens to a sensor of {stream_config.frontend.axes} axes, and penstock listen hears sound: "
+            "push its samples to penstock.runtime.streaming.listener.Listener."
         )
     asked = bundle.manifest  # what islands know it by; what is decided, and at which threshold, is no matter of theirs
     if given.threshold is not None:
@@ -322,8 +322,8 @@ def _summary(manifest: Manifest, rate_hz: int, counts: StreamStats, seconds: flo
         lines.append("  nothing was judged: no window was answered")
     if input_quality.gaps:
         lines.append(
-            f"  {_count(input_quality.gaps, 'gap')}: {_count(input_quality.lost, 'sample')} lost, {input_quality.invalid:,} that are no "
-            "sound; what lies across a gap was not judged"
+            f"  {_count(input_quality.gaps, 'gap')}: {_count(input_quality.lost, 'sample')} lost, "
+            f"{input_quality.invalid:,} invalid; windows across a gap were not judged"
         )
     clipped = input_quality.clipped / max(1, input_quality.valid)
     if clipped >= CLIPPED:

@@ -44,8 +44,8 @@ class StreamConfig:
             raise DataError(f"frames and hop must be at least 1, got {self.frames} and {self.hop}")
         if not len(self.mean) == len(self.std) == self.frontend.values:
             raise DataError(
-                f"mean and std must have {self.frontend.values} values, one per value of a frame, got {len(self.mean)} and "
-                f"{len(self.std)}"
+                f"mean and std must have {self.frontend.values} values, one per value of a frame, got {len(self.mean)} "
+                f"and {len(self.std)}"
             )
         if not all(0 < value < np.inf for value in self.std) or not np.isfinite(self.mean).all():
             raise DataError("mean must be finite, and std finite and above 0")

@@ -180,8 +180,8 @@ def _check(samples: Array, spec: LogMel) -> None:
         raise ShapeError(f"expected samples of int16, or float32 between -1 and 1, got {samples.dtype}")
     if samples.ndim == 0 or samples.shape[-1] < spec.window:
         raise ShapeError(
-            f"expected samples (..., {spec.window} or more), one frame of {spec.window_ms:g} ms at {spec.rate_hz} Hz, got "
-            f"{samples.shape}"
+            f"expected samples (..., {spec.window} or more), one frame of {spec.window_ms:g} ms at {spec.rate_hz} Hz, "
+            f"got {samples.shape}"
         )
     if samples.dtype == np.float32 and samples.size:
         peak = float(np.abs(samples).max())

@@ -135,8 +135,8 @@ class InputGuard:
         self._too_large += int((checked > MAX_AUDIO).sum())
         if self._too_large > SCALE_SAMPLES // 10:
             raise ShapeError(
-                f"float audio must be between -1 and 1, got samples up to {float(checked.max(initial=0)):g}. Divide int16 "
-                f"values by {FULL_SCALE}."
+                f"float audio must be between -1 and 1, got samples up to {float(checked.max(initial=0)):g}. Divide "
+                f"int16 values by {FULL_SCALE}."
             )
 
     def _check(self, samples: npt.NDArray[Any], lost: int) -> None:

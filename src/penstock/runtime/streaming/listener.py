@@ -106,8 +106,8 @@ def stream_config_of(manifest: Manifest) -> StreamConfig:
     """
     if manifest.stream_config is None:
         raise BundleError(
-            "the bundle has no stream_config: it takes single samples (penstock run). Export it with a stream_config, as "
-            "penstock wakeword train does."
+            "the bundle has no stream_config: it takes single samples (penstock run). Export it with a stream_config, "
+            "as penstock wakeword train does."
         )
     return manifest.stream_config
 
