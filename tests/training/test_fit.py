@@ -1,6 +1,7 @@
 """fit: it learns, it reproduces, it goes on after a kill, it shares work, and it says what does not work."""
 
 import csv
+import math
 import os
 import signal
 import subprocess
@@ -392,7 +393,12 @@ def test_a_plain_network_trains_too():
     ids=str,
 )
 def test_every_kind_of_layer_trains(layer):
-    ps.fit(network(layer=layer, at=[0.3, 0.7]), task(), task(seed=1), config=quiet(epochs=1))
+    net = network(layer=layer, at=[0.3, 0.7])
+    before = weights(net)
+    history = ps.fit(net, task(), task(seed=1), config=quiet(epochs=1))
+    assert len(history.epochs) == 1 and weights(net).isfinite().all()
+    assert not torch.equal(weights(net), before)
+    assert [made.gate is None for made in net.layers] == [layer.parts == "compression"] * 2
 
 
 def test_every_schedule_trains():
@@ -495,7 +501,10 @@ def test_a_data_set_without_positives_is_noticed_when_its_labels_are_not_at_hand
 
 def test_a_last_batch_of_one_sample_is_left_out():
     """Batch norm cannot learn from one sample."""
-    ps.fit(network(), task(257), config=quiet(epochs=1, batch_size=256))
+    net = network()
+    ps.fit(net, task(257), config=quiet(epochs=1, batch_size=256))
+    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm1d)]
+    assert norms and all(norm.num_batches_tracked == 1 for norm in norms)
 
 
 def test_samplers_of_the_users_own_are_left_alone():
@@ -522,7 +531,11 @@ def test_labels_before_a_target_transform_are_not_taken_for_labels():
 def test_batches_without_positives_just_work():
     x, y = task(256)
     order = y.sort().indices
-    ps.fit(network(), DataLoader(TensorDataset(x[order], y[order]), batch_size=16), config=quiet(epochs=1))
+    net = network()
+    before = weights(net)
+    history = ps.fit(net, DataLoader(TensorDataset(x[order], y[order]), batch_size=16), config=quiet(epochs=1))
+    assert math.isfinite(history.epochs[0]["train/loss"])
+    assert weights(net).isfinite().all() and not torch.equal(weights(net), before)
 
 
 def test_what_has_mended_itself_is_warned_of_once_and_not_kept(monkeypatch):

@@ -204,6 +204,8 @@ def test_in_place_behind_a_view_trains():
     for layer in (ps.LayerConfig(), ps.LayerConfig("gate")):
         net, x = ps.gate(model, torch.zeros(2, 3, 10), at="0", layer=layer), torch.randn(4, 3, 10)
         ps.Objective()(net, net(x), torch.tensor([0, 1, 2, 0])).total.backward()
+        gradients = [p.grad for p in net.stages.parameters()]
+        assert gradients and all(g is not None and g.isfinite().all() and g.abs().sum() > 0 for g in gradients)
 
 
 def test_hooks_of_the_network_itself_are_refused():
