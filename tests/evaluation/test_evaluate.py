@@ -223,7 +223,7 @@ def test_predict_refuses_what_it_cannot_judge(net, data):
         net.predict(x[:, :, 1:])
     with pytest.raises(ShapeError, match=r"torch.int64, came; this network takes \(batch, 6, 50\), float32"):
         net.predict(x.long())
-    with pytest.raises(ps.errors.CutError, match="NaN is no threshold"):
+    with pytest.raises(ps.errors.CutError, match="NaN"):
         net.thresholds = [0.0, float("nan")]
 
 

@@ -447,7 +447,7 @@ def test_broken_sound_is_heard_as_far_as_it_is_sound(folder, stream, tmp_path):
     soundfile.write(tmp_path / "broken.wav", samples, 16_000, subtype="FLOAT")
     done = penstock("listen", str(folder), str(tmp_path / "broken.wav"))
     assert done.returncode == 0, done.stderr
-    assert "1 gap: 0 samples lost, 16,000 that are no sound" in done.stdout.decode()
+    assert "1 gap: 0 samples lost, 16,000 invalid" in done.stdout.decode()
     assert "of the samples are at full scale: clipped?" in done.stdout.decode()
     soundfile.write(tmp_path / "short.wav", samples[:800], 16_000)
     short = penstock("listen", str(folder), str(tmp_path / "short.wav"))
