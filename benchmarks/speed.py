@@ -83,7 +83,7 @@ def predict() -> list[Figure]:
         "ideal": ideal,
         "predict_of_plain": seconds["predict"] / seconds["plain"],
         "ideal_of_plain": ideal / seconds["plain"],
-        "macs_of_plain": macs / sum(net.plan.macs),
+        "macs_of_plain": macs / sum(net.spec.macs),
     }
     name = "predict on a 1:9 stream, batch 256 / ideal (stage 1 + pass rate × the rest)"
     return [Figure(name, seconds["predict"] / ideal, "<=", 1.10, details)]

@@ -11,7 +11,7 @@ from benchmarks.figures import Figure
 CODE = """
 import json, threading, time, torch
 import penstock as ps
-from penstock.models.resnext import resnext101_64x4d
+from reproduction.models.resnext import resnext101_64x4d
 from penstock.models.resnet import resnet8
 
 def resident():
@@ -39,7 +39,7 @@ done = True
 thread.join()
 peak = max(peak, resident())
 cost = {"seconds": seconds, "extra": peak - before, "model": size}
-print(json.dumps(cost | {"at": net.plan.at, "macs": sum(net.plan.macs)}))
+print(json.dumps(cost | {"at": net.spec.at, "macs": sum(net.spec.macs)}))
 """
 
 

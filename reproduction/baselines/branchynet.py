@@ -23,10 +23,10 @@ from torch.nn import functional as F
 from penstock.datasets.loading import Data, batches
 from penstock.gating.layers import Gate, LayerConfig
 from penstock.gating.layers.config import Granularity
-from penstock.gating.mode import mode
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery import gate
+from penstock.gating.temporary_mode import temporary_mode
 
 EPSILON = 1e-6
 """Distance that scores keep from 0 and 1, so that their logits are finite."""
@@ -38,7 +38,7 @@ def branchynet(
     """Insert BranchyNet exits into a copy of ``model``, where `gate` would insert gates."""
     net = gate(model, example, at, layer=LayerConfig("gate"), background=background)
     for layer in net.layers:
-        exit_ = Exit(layer.feature, layer.config.granularity, classes=net.plan.classes, background=background)
+        exit_ = Exit(layer.feature, layer.config.granularity, classes=net.spec.classes, background=background)
         layer.gate = exit_.to(example.device).train(layer.training)
     return net
 
@@ -123,7 +123,7 @@ def collect_exit_outputs(net: GatedNetwork, data: Data, *, batch_size: int = 256
     """Run every sample through all exits and the whole network."""
     device = next(net.parameters()).device
     rows: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-    with mode(net, training=False):
+    with temporary_mode(net, training=False):
         for x, y in batches(data, batch_size=batch_size):
             out = net(x.to(device))
             exit_logits = [logits.cpu() for logits in out.gates if logits is not None]

@@ -26,7 +26,7 @@ from penstock.gating.layers.config import LayerConfig, MaskKind
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery import gate
-from penstock.models.eight_blocks import DEPTH, LINEAR_BLOCKS, BlockNet
+from penstock.models.blocknet import DEPTH, LINEAR_BLOCKS, BlockNet
 from penstock.training.config import FitConfig, OptimizerConfig
 from penstock.training.fit import fit
 from reproduction.baselines import BranchyObjective, branchynet, fit_in_two_stages

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import DataError
-from penstock.models.eight_blocks import DEPTH
+from penstock.models.blocknet import DEPTH
 from reproduction.experiments.methods import GC, Baseline, BranchyNet, C, Dropout, G, GateInput, Method, TwoStage
 from reproduction.experiments.runs import Run
 from reproduction.experiments.tasks import TASKS, Budget

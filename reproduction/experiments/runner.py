@@ -139,7 +139,7 @@ def compute(
         "versions": {name: version(name) for name in ("penstock", "torch")},
         "labels": label_checksums(data),
         "seconds": round(seconds, 1),
-        "trained_on": list(class_counts(data.train, net.plan.classes)),
+        "trained_on": list(class_counts(data.train, net.spec.classes)),
         "warnings": warned,
         "layers": [_layer(net, i) for i in range(len(net.layers))],
         "activation_sparsity": _sparsity(net),
@@ -169,7 +169,7 @@ def label_checksums(data: Splits) -> dict[str, str]:
 
 def _layer(net: GatedNetwork, i: int) -> dict[str, Any]:
     layer = net.layers[i]
-    description: dict[str, Any] = {"at": net.plan.at[i], "feature": list(layer.feature), "density": layer.density}
+    description: dict[str, Any] = {"at": net.spec.at[i], "feature": list(layer.feature), "density": layer.density}
     if layer.compression is not None:
         phi = layer.compression.phi.detach().clamp(0, 1)
         description["phi_histogram"] = torch.histc(phi, bins=40, min=0, max=1).int().tolist()

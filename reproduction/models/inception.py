@@ -1,4 +1,4 @@
-"""The paper's Inception, for images and time series: 8 inception blocks and 2 linear blocks (eight_blocks.py).
+"""The paper's Inception, for images and time series: 8 inception blocks and 2 linear blocks (blocknet.py).
 
 An inception block concatenates convolutions of several kernel sizes (Szegedy et al., arXiv:1409.4842). As in
 arXiv:1512.00567, a 5-wide convolution is two 3-wide ones, and convolutions are followed by batch norm.
@@ -7,7 +7,7 @@ arXiv:1512.00567, a 5-wide convolution is two 3-wide ones, and convolutions are 
 import torch
 from torch import Tensor, nn
 
-from penstock.models.eight_blocks import IMAGES, SERIES, BlockNet, Layers, conv_norm
+from penstock.models.blocknet import IMAGES, SERIES, BlockNet, Layers, conv_norm
 
 BRANCHES = 4
 """Parallel branches of a block; each computes the same number of channels."""

@@ -2,12 +2,12 @@
 
 ResNeXt-101 64x4d is the paper's network for ImageNet: 64 groups of at least 4 channels, 83.5 M parameters and 15.5 G
 MACs for an image of 224x224. It can be cut between its stages (``layer1`` ...) or between their bottlenecks
-(``layer3.11``). ``resnext8`` is a small network of eight such blocks (eight_blocks.py).
+(``layer3.11``). ``resnext8`` is a small network of eight such blocks (blocknet.py).
 """
 
 from torch import Tensor, nn
 
-from penstock.models.eight_blocks import IMAGES, SERIES, BlockNet, Layers, Residual, conv_norm
+from penstock.models.blocknet import IMAGES, SERIES, BlockNet, Layers, Residual, conv_norm
 
 GROUPS = 64
 """Groups of a 3x3 convolution in ResNeXt-101 (the "64" of 64x4d)."""

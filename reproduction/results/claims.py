@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from scipy.stats import spearmanr
 
-from penstock.models.eight_blocks import DEPTH
+from penstock.models.blocknet import DEPTH
 from reproduction.experiments.measure import LOSS_LEVELS
 from reproduction.experiments.methods import GC, Baseline, BranchyNet
 from reproduction.experiments.paper_experiments import EXPERIMENTS, gate_every_block, positions

@@ -15,7 +15,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from penstock.errors import DataError, StorageError, TrainingError, require
-from penstock.models.eight_blocks import DEPTH
+from penstock.models.blocknet import DEPTH
 from reproduction.experiments.execute import execute_runs
 from reproduction.experiments.measure import ACCURACY_TOLERANCE
 from reproduction.experiments.methods import DEFAULT_BLOCK, GC, Baseline, Method

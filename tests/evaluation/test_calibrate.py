@@ -134,7 +134,7 @@ def test_a_lower_threshold_stops_the_same_negatives():
 def test_a_cascade_costs_less_than_its_best_gate_alone():
     """Stages cost a thousand MACs each: a path that shares the loss well beats any single gate."""
     net, data = cascade_of_columns(3), draw_scores(40_000, 3, seed=1)
-    net.plan = replace(net.plan, macs=(1000,) * 4)
+    net.spec = replace(net.spec, macs=(1000,) * 4)
     costs = []
     for active in ({0}, {1}, {2}, {0, 1, 2}):
         ps.calibrate(net, data, max_positive_loss=0.05, active=active)

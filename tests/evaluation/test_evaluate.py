@@ -36,7 +36,7 @@ def by_hand(net, x, y):
         prediction = net.predict(one[None])
         open_label = net(one[None]).logits.argmax().item()
         exit_stage = prediction.exit_stage.item()
-        macs = sum(net.plan.macs[:exit_stage])
+        macs = sum(net.spec.macs[:exit_stage])
         payload = 0
         for i, layer in enumerate(net.layers):
             kept = len(layer.compression.kept)
@@ -82,7 +82,7 @@ def test_against_predict_one_by_one(net, data):
     assert nine.macs == pytest.approx(0.1 * mean(r[4] for r in pos) + 0.9 * mean(r[4] for r in neg))
     assert hundred.payload_bytes == pytest.approx(0.01 * mean(r[5] for r in pos) + 0.99 * mean(r[5] for r in neg))
     assert own.plain_payload_bytes == 4 * values
-    assert own.plain_macs == sum(net.plan.macs)
+    assert own.plain_macs == sum(net.spec.macs)
 
 
 def test_each_gate_alone(net, data):

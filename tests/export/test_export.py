@@ -160,7 +160,7 @@ def test_macs_are_counted_on_what_is_left(tmp_path) -> None:
     model, draw = build("resnet8")
     full = ps.gate(model, draw(2), at=0.4, layer=ps.LayerConfig(granularity="channel"))
     counts = [stage.macs for stage in export_bundle(full, draw(2), tmp_path / "full").bundle.manifest.stages]
-    assert counts == [full.plan.macs[0] + full.layers[0].gate_macs, full.plan.macs[1]]
+    assert counts == [full.spec.macs[0] + full.layers[0].gate_macs, full.spec.macs[1]]
     few = thinned(ps.gate(model, draw(2), at=0.4, layer=ps.LayerConfig(granularity="channel")))
     less = [stage.macs for stage in export_bundle(few, draw(2), tmp_path / "few").bundle.manifest.stages]
     assert less[0] < counts[0] and less[1] < counts[1], "dropped channels are neither computed nor read"

@@ -167,7 +167,7 @@ def train_command(
         background=background,
     )
     objective = Objective(
-        alpha=alpha, beta=beta, p=p, class_counts=class_counts(splits["train"], net.plan.classes) if balance else None
+        alpha=alpha, beta=beta, p=p, class_counts=class_counts(splits["train"], net.spec.classes) if balance else None
     )
     if not as_json:
         Console().print(network_table(net))

@@ -32,20 +32,20 @@ def gated_cost(net: GatedNetwork, exit_stage: Tensor, active: Collection[int] | 
         active: the layers whose gates were on.
     """
     active = net.active(active)
-    macs = torch.full_like(exit_stage, net.plan.macs[0])
+    macs = torch.full_like(exit_stage, net.spec.macs[0])
     payload = torch.zeros_like(exit_stage)
     for i, layer in enumerate(net.layers):
         judged, crossed = exit_stage > i, exit_stage > i + 1
         if i in active:
             macs += judged * layer.gate_macs
-        macs += crossed * net.plan.macs[i + 1]
+        macs += crossed * net.spec.macs[i + 1]
         payload += crossed * layer.transmitted_values * FLOAT_BYTES
     return Cost(macs, payload)
 
 
 def plain_cost(net: GatedNetwork) -> tuple[int, int]:
     """Return MACs and bytes a sample of the same network, cut at the same places, without gates and masks."""
-    return sum(net.plan.macs), sum(prod(layer.feature) for layer in net.layers) * FLOAT_BYTES
+    return sum(net.spec.macs), sum(prod(layer.feature) for layer in net.layers) * FLOAT_BYTES
 
 
 def mean_at(values: Tensor, positive: Tensor, positive_share: float | None) -> float:

@@ -183,7 +183,7 @@ def evaluate(
 def _speaks_of(net: GatedNetwork, active: Collection[int]) -> bool:
     """Say whether the guarantee is about the positives of these gates, and of no fewer gates than are active."""
     chosen = [i for i, at in enumerate(net.thresholds) if at is not None and isfinite(at)]
-    classes = torch.arange(net.plan.classes)
+    classes = torch.arange(net.spec.classes)
     on = [i for i in active if i in chosen]
     return bool(on) and torch.equal(net.positive(classes, chosen), net.positive(classes, active))
 
@@ -220,7 +220,7 @@ def _gate(
             "histogram": (_histogram(logit[~positive]), _histogram(logit[positive])),
         }
     return GateEvaluation(
-        name=net.plan.at[i],
+        name=net.spec.at[i],
         feature=layer.feature,
         values=prod(layer.feature),
         kept=layer.transmitted_values,

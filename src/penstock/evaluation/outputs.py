@@ -7,9 +7,9 @@ from torch import Tensor
 
 from penstock.datasets.loading import Data, batches
 from penstock.errors import LabelError, ShapeError
-from penstock.gating.mode import mode
 from penstock.gating.network import GatedNetwork, not_finite
 from penstock.gating.objective import check_labels
+from penstock.gating.temporary_mode import temporary_mode
 
 
 @torch.no_grad()
@@ -20,9 +20,9 @@ def collect_outputs(
     device = next(net.parameters()).device
     labels, logits, first = [], [], 0
     gates: list[list[Tensor]] = [[] for _ in net.layers]
-    with mode(net, training=False):
+    with temporary_mode(net, training=False):
         for x, y in batches(data, batch_size=batch_size, progress=progress):
-            check_labels(y, net.plan.classes)
+            check_labels(y, net.spec.classes)
             bad = not_finite(x)
             if bad:
                 raise ShapeError(f"NaN or infinity in samples {[first + i for i in bad[:10]]} of the data. Clean it.")

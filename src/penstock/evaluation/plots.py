@@ -79,7 +79,7 @@ def mask_figure(net: GatedNetwork) -> Figure:
     for axes, picture, (i, layer) in zip(rows, pictures, masked, strict=True):
         axes.imshow(picture, cmap="Blues", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
         kept = f"{layer.density:.1%} of {'×'.join(map(str, layer.feature))} kept"
-        axes.set(title=f"Mask after {net.plan.at[i]}: {kept} (dark)", xticks=[], yticks=[])
+        axes.set(title=f"Mask after {net.spec.at[i]}: {kept} (dark)", xticks=[], yticks=[])
     return figure
 
 

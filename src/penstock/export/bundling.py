@@ -22,7 +22,7 @@ from penstock.evaluation.outputs import collect_outputs
 from penstock.export.channel_pruning import prune_channels
 from penstock.export.onnx_graph import cleaned, macs, to_bytes, to_graph
 from penstock.export.payload import give, spread_over, take
-from penstock.export.quantisation import quantize
+from penstock.export.quantization import quantize
 from penstock.export.stage_module import DeployedStage, check, is_gated
 from penstock.export.verification import (
     Decisions,
@@ -146,7 +146,7 @@ def export_bundle(
     contents = tuple(to_bytes(graph) for graph in graphs)
     manifest = Manifest(
         penstock=version("penstock"),
-        model=net.plan.model,
+        model=net.spec.model,
         labels=names,
         background=net.background,
         precision="int8" if isinstance(precision, Int8) else "float32",
@@ -194,7 +194,7 @@ def _crossing(net: GatedNetwork, example: Tensor) -> list[TensorSpec]:
             f"an example of {dtype} came; a bundle takes {', '.join(TYPES)}. Convert it before the network."
         )
     kept = [(layer.transmitted_values,) for layer in net.layers]
-    shapes = [*kept, (net.plan.classes,)]
+    shapes = [*kept, (net.spec.classes,)]
     return [TensorSpec(tuple(example.shape[1:]), dtype), *(TensorSpec(shape, "float32") for shape in shapes)]
 
 
@@ -305,34 +305,34 @@ def _check_finite(bundle: Bundle, example: Tensor) -> None:
 def _check_hearing(net: GatedNetwork, stream_config: StreamConfig | None) -> None:
     if stream_config is None:
         return
-    if stream_config.shape != net.plan.example_shape or net.plan.example_dtype != "float32":
+    if stream_config.shape != net.spec.example_shape or net.spec.example_dtype != "float32":
         raise ExportError(
-            f"windows of {stream_config.shape} came with the hearing, and the network takes {net.plan.example_shape}, "
-            f"{net.plan.example_dtype}: give the hearing that it was trained with."
+            f"windows of {stream_config.shape} came with the hearing, and the network takes {net.spec.example_shape}, "
+            f"{net.spec.example_dtype}: give the hearing that it was trained with."
         )
-    wrong = [word for word in stream_config.words if word == net.background or word >= net.plan.classes]
+    wrong = [word for word in stream_config.words if word == net.background or word >= net.spec.classes]
     if wrong:
         raise ExportError(
-            f"the hearing listens for the labels {wrong}: give labels of interest, below {net.plan.classes} and not "
+            f"the hearing listens for the labels {wrong}: give labels of interest, below {net.spec.classes} and not "
             f"the background, {net.background}."
         )
 
 
 def _names(net: GatedNetwork, labels: Sequence[str] | None) -> tuple[str, ...]:
-    names = tuple(map(str, range(net.plan.classes) if labels is None else labels))
-    if len(names) != net.plan.classes:
+    names = tuple(map(str, range(net.spec.classes) if labels is None else labels))
+    if len(names) != net.spec.classes:
         raise ExportError(
-            f"{len(names)} labels came, and the network has {net.plan.classes} classes: name each of them."
+            f"{len(names)} labels came, and the network has {net.spec.classes} classes: name each of them."
         )
     return names
 
 
 def _example(net: GatedNetwork, example: Tensor) -> Tensor:
     """Return at least two samples: a batch of one would be taken for a constant."""
-    if tuple(example.shape[1:]) != net.plan.example_shape:
+    if tuple(example.shape[1:]) != net.spec.example_shape:
         raise ShapeError(
             f"an example of shape {tuple(example.shape)} came; this network was gated for (batch, "
-            f"{', '.join(map(str, net.plan.example_shape))}), and a bundle is made for that."
+            f"{', '.join(map(str, net.spec.example_shape))}), and a bundle is made for that."
         )
     example = example.detach().cpu()
     return example if len(example) > 1 else torch.cat([example, example])

@@ -1,4 +1,4 @@
-"""Save and load a gated network without pickle: one safetensors file, with its plan as JSON in the file's header.
+"""Save and load a gated network without pickle: one safetensors file, with its spec as JSON in the file's header.
 
 A file holds numbers and names, no code: `load` takes the network that was gated, cuts it at the same places and fills
 in the weights. One file, written under another name and then renamed, can be neither half written nor out of step.
@@ -27,7 +27,7 @@ from penstock.gating.surgery import gate
 from penstock.runtime.bundle.guarantee import Guarantee
 from penstock.runtime.files import write_atomically
 
-FORMAT = 2
+FORMAT = 3
 KEY = "penstock"
 
 
@@ -42,7 +42,7 @@ def save(net: GatedNetwork, path: str | Path) -> None:
     header: dict[str, Any] = {
         "format": FORMAT,
         "penstock": version("penstock"),
-        "plan": asdict(net.plan),
+        "spec": asdict(net.spec),
         "background": net.background,
         "layers": [describe(layer) for layer in net.layers],
         "guarantee": None if net.guarantee is None else asdict(net.guarantee),
@@ -61,12 +61,12 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
     """
     path = Path(path)
     header, tensors = _read(path)
-    plan = header["plan"]
+    spec = header["spec"]
     made = type(model).__name__ if isinstance(model, nn.Module) else "list"
-    example = torch.zeros((1, *plan["example_shape"]), dtype=getattr(torch, plan["example_dtype"]))
+    example = torch.zeros((1, *spec["example_shape"]), dtype=getattr(torch, spec["example_dtype"]))
     configs = [LayerConfig(**layer["config"]) for layer in header["layers"]]
     positives = [layer["positives"] for layer in header["layers"]]
-    at = None if plan["model"] == "list" else plan["at"]
+    at = None if spec["model"] == "list" else spec["at"]
     try:
         if isinstance(model, nn.Module) == (at is None):
             raise CutError("one is a list of stages and the other is not")
@@ -74,7 +74,7 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
         _fill(net, tensors, header["tied"])
     except (PenstockError, RuntimeError) as error:
         raise StorageError(
-            f"{path} holds a gated {plan['model']}, and the {made} given does not fit it: {error} Give a network built "
+            f"{path} holds a gated {spec['model']}, and the {made} given does not fit it: {error} Give a network built "
             "just as the one that was saved."
         ) from error
     guarantee = header["guarantee"]

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from penstock.errors import CutError, LabelError, ShapeError
 from penstock.gating.cascade import is_stopped
 from penstock.gating.layers import ClassGate, GatedCompression
-from penstock.gating.mode import mode
 from penstock.gating.tables import network_table, render
+from penstock.gating.temporary_mode import temporary_mode
 from penstock.runtime.bundle.guarantee import Guarantee
 
 
@@ -89,7 +89,7 @@ class GatedNetwork(nn.Module):
         stages: one more than there are layers.
         layers: a `GatedCompression` behind each stage but the last.
         background: the label of what is of no interest, and of what is stopped.
-        plan: where it was cut.
+        spec: where it was cut.
         guarantee: what its thresholds guarantee; None until calibrated.
     """
 
@@ -97,21 +97,21 @@ class GatedNetwork(nn.Module):
         self,
         stages: Sequence[nn.Module],
         layers: Sequence[GatedCompression],
-        plan: CutSpec,
+        spec: CutSpec,
         origin: nn.Module | list[nn.Module],
         *,
         background: int = 0,
     ):
         super().__init__()
-        if not 0 <= background < plan.classes:
+        if not 0 <= background < spec.classes:
             raise LabelError(
-                f"background = {background} is no class of this network; its classes are 0 … {plan.classes - 1}."
+                f"background = {background} is no class of this network; its classes are 0 … {spec.classes - 1}."
             )
         for layer in layers:
-            wrong = [c for c in (layer.gate.positives or ()) if not 0 <= c < plan.classes] if layer.gate else []
+            wrong = [c for c in (layer.gate.positives or ()) if not 0 <= c < spec.classes] if layer.gate else []
             if wrong:
                 raise LabelError(
-                    f"positives {wrong} are no classes of this network; its classes are 0 … {plan.classes - 1}."
+                    f"positives {wrong} are no classes of this network; its classes are 0 … {spec.classes - 1}."
                 )
             if isinstance(layer.gate, ClassGate) and layer.gate.background != background:
                 raise LabelError(
@@ -119,7 +119,7 @@ class GatedNetwork(nn.Module):
                     f"has {background}: make both for the same."
                 )
         gates = [layer.gate for layer in layers if layer.gate is not None]
-        every = torch.arange(plan.classes)
+        every = torch.arange(spec.classes)
         if gates and not torch.stack([gate.omega(every, background) for gate in gates]).all(0).any():
             raise LabelError(
                 f"nothing is of interest to all gates (positives {[gate.positives for gate in gates]}), so nothing "
@@ -127,16 +127,16 @@ class GatedNetwork(nn.Module):
             )
         self.stages = nn.ModuleList(stages)
         self.layers: Sequence[GatedCompression] = nn.ModuleList(layers)  # type: ignore[assignment]
-        self.plan = plan
+        self.spec = spec
         self.background = background
         self.guarantee: Guarantee | None = None
         self._origin = _Origin(origin)
 
     def forward(self, x: Tensor) -> GatedOutput:
-        if self.plan.fixed_size and tuple(x.shape[1:]) != self.plan.example_shape:
+        if self.spec.fixed_size and tuple(x.shape[1:]) != self.spec.example_shape:
             raise ShapeError(
                 f"an input of shape {tuple(x.shape)} came; a later stage of this network uses sizes of earlier ones, "
-                f"so only {('batch', *self.plan.example_shape)} is right. Gate it with an example of the shape needed."
+                f"so only {('batch', *self.spec.example_shape)} is right. Gate it with an example of the shape needed."
             )
         self._check_dtype(x)
         gates = []
@@ -158,7 +158,7 @@ class GatedNetwork(nn.Module):
         """
         active = self.active(active)
         self._check_input(x)
-        with mode(self, training=False):
+        with temporary_mode(self, training=False):
             return self._predict(x, active)
 
     def active(self, active: Collection[int] | None = None) -> frozenset[int]:
@@ -225,7 +225,7 @@ class GatedNetwork(nn.Module):
         exit_stage = torch.full((batch,), len(self.stages), device=x.device)
         scores = torch.full((batch, len(self.layers)), torch.nan, device=x.device)
         label = torch.full((batch,), self.background, device=x.device)
-        logits = torch.full((batch, self.plan.classes), torch.nan, device=x.device)
+        logits = torch.full((batch, self.spec.classes), torch.nan, device=x.device)
         for i, (stage, layer) in enumerate(zip(self.stages, self.layers, strict=False)):
             x = stage(x)
             if i in active:
@@ -253,13 +253,13 @@ class GatedNetwork(nn.Module):
 
     def _check_input(self, x: Tensor) -> None:
         self._check_dtype(x)
-        wanted = self.plan.example_shape
-        any_length = not self.plan.fixed_size and all(layer.any_length for layer in self.layers)
+        wanted = self.spec.example_shape
+        any_length = not self.spec.fixed_size and all(layer.any_length for layer in self.layers)
         fits = x.ndim == len(wanted) + 1 and (any_length or tuple(x.shape[1:]) == wanted)
-        if not fits or x.is_floating_point() != ("float" in self.plan.example_dtype):
+        if not fits or x.is_floating_point() != ("float" in self.spec.example_dtype):
             raise ShapeError(
                 f"an input of shape {tuple(x.shape)}, {x.dtype}, came; this network takes (batch, "
-                f"{', '.join(map(str, wanted))}), {self.plan.example_dtype}."
+                f"{', '.join(map(str, wanted))}), {self.spec.example_dtype}."
             )
         bad = not_finite(x)
         if bad:

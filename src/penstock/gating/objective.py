@@ -80,7 +80,7 @@ class Objective:
             out: what ``net`` returned for the batch.
             labels: (batch,), the class of each sample.
         """
-        check_labels(labels, net.plan.classes)
+        check_labels(labels, net.spec.classes)
         labels = labels.long()
         alphas, betas = self.weights(net)
         prediction = F.cross_entropy(out.logits.float(), labels, weight=self.class_weights(net, labels))
@@ -108,9 +108,9 @@ class Objective:
         """Return the weight of each class in the prediction loss; None if all weigh the same."""
         if self.class_counts is None:
             return None
-        if len(self.class_counts) != net.plan.classes:
+        if len(self.class_counts) != net.spec.classes:
             raise ObjectiveError(
-                f"class_counts has {len(self.class_counts)} entries; this network has {net.plan.classes} classes."
+                f"class_counts has {len(self.class_counts)} entries; this network has {net.spec.classes} classes."
             )
         counts = torch.tensor(self.class_counts, device=labels.device)
         if len(labels) and not counts[labels].all():

@@ -30,7 +30,7 @@ def cuts_table(cuts: Iterable[Cut]) -> Table:
 
 def network_table(net: GatedNetwork) -> Table:
     """Return a table with one row for each stage and the layer behind it."""
-    title = f"Gated {net.plan.model}"
+    title = f"Gated {net.spec.model}"
     table = table_of(
         "stage",
         "cut after",
@@ -42,7 +42,7 @@ def network_table(net: GatedNetwork) -> Table:
         ">from score",
         title=title,
     )
-    for i, macs in enumerate(net.plan.macs):
+    for i, macs in enumerate(net.spec.macs):
         if i == len(net.layers):
             table.add_row(str(i + 1), "(end)", count(macs))
             continue
@@ -54,7 +54,7 @@ def network_table(net: GatedNetwork) -> Table:
             macs += layer.gate_macs
         kept = f"{layer.transmitted_values:,}"
         payload = f"{layer.transmitted_values * FLOAT_BYTES:,}"
-        table.add_row(str(i + 1), net.plan.at[i], count(macs), dims(layer.feature), kept, payload, wanted, score)
+        table.add_row(str(i + 1), net.spec.at[i], count(macs), dims(layer.feature), kept, payload, wanted, score)
     return table
 
 

@@ -1,6 +1,6 @@
 """The networks of the paper's section 4, to be gated like anybody else's: none of them knows of gates."""
 
-from penstock.models.eight_blocks import BlockNet
+from penstock.models.blocknet import BlockNet
 from penstock.models.resnet import resnet8, resnet8_1d
 
 __all__ = ["BlockNet", "resnet8", "resnet8_1d"]

@@ -1,8 +1,8 @@
-"""The paper's ResNet, for images and for time series: 8 residual blocks and 2 linear blocks (eight_blocks.py)."""
+"""The paper's ResNet, for images and for time series: 8 residual blocks and 2 linear blocks (blocknet.py)."""
 
 from torch import nn
 
-from penstock.models.eight_blocks import IMAGES, SERIES, BlockNet, Layers, Residual, conv_norm
+from penstock.models.blocknet import IMAGES, SERIES, BlockNet, Layers, Residual, conv_norm
 
 
 def resnet8(in_channels: int = 1, classes: int = 6, width: int = 16) -> BlockNet:

@@ -104,7 +104,7 @@ def collapse(figures: dict[str, float], net: GatedNetwork) -> list[str]:
     """Say which gates and masks have stopped doing their work, and what to do; figures are those of `EpochMetrics`."""
     findings = []
     for i, layer in enumerate(net.layers):
-        name = net.plan.at[i]
+        name = net.spec.at[i]
         area = figures.get(f"auc/{i}")
         early, lost = figures.get(f"early_stopping/{i}", 0.5), figures.get(f"positive_lost_rate/{i}", 0.5)
         if area is not None and abs(area - 0.5) < BLIND:

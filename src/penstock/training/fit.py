@@ -113,12 +113,12 @@ class _FitModule(GatedLightningModule):
     ):
         super().__init__(net, objective, optimizer)
         self.data, self.config, self.run = data, config, run
-        self.channels_last = config.hardware.bfloat16() and len(net.plan.example_shape) == 3
+        self.channels_last = config.hardware.bfloat16() and len(net.spec.example_shape) == 3
 
     def settings(self) -> dict[str, Any]:
         """Return what identifies this run: a folder resumes only a run with the same settings."""
         return {
-            "plan": asdict(self.net.plan),
+            "spec": asdict(self.net.spec),
             "background": self.net.background,
             "layers": [describe(layer) for layer in self.net.layers],
             "data": {part: fingerprint(data) for part, data in self.data.items() if data is not None},
@@ -189,7 +189,7 @@ def _check_data(net: GatedNetwork, train: Data, val: Data | None) -> None:
     for part in (train, val):
         known = None if part is None else cheap_labels(part)
         if known is not None and len(known):
-            check_labels(known, net.plan.classes)
+            check_labels(known, net.spec.classes)
             check_both_kinds(net.positive(known), "train")
 
 

@@ -11,8 +11,8 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from penstock.datasets.loading import Data, batches
-from penstock.gating.mode import mode
 from penstock.gating.network import GatedNetwork
+from penstock.gating.temporary_mode import temporary_mode
 
 
 def has_drawn_masks(net: GatedNetwork) -> bool:
@@ -37,7 +37,7 @@ def recalibrate_batch_norm(
     if not norms:
         return
     home, momenta = next(net.parameters()).device, [norm.momentum for norm in norms]
-    with mode(net, training=False), torch.random.fork_rng(devices=()):
+    with temporary_mode(net, training=False), torch.random.fork_rng(devices=()):
         torch.manual_seed(0)  # an augmentation is to draw the same each time
         for norm in norms:
             norm.reset_running_stats()

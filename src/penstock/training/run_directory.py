@@ -18,7 +18,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from penstock.errors import TrainingError
 from penstock.runtime.files import make_folder, write_atomically
 
-FORMAT = 2
+FORMAT = 3
 """Of run.json and the checkpoints beside it; the first had no number."""
 
 

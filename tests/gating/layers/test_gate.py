@@ -73,7 +73,7 @@ def test_a_gate_that_learns_classes_knows_them_and_the_background():
     net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, layer=ps.LayerConfig(class_loss_weight=0.3), background=2)
     assert net.layers[0].gate.outside.tolist() == [2]
     with pytest.raises(LabelError, match=r"was made for background = 2, and the network has 0: make both for the same"):
-        ps.GatedNetwork(net.stages, net.layers, net.plan, net.origin)
+        ps.GatedNetwork(net.stages, net.layers, net.spec, net.origin)
 
 
 def test_a_shrunk_gate_is_in_the_same_mode():

@@ -160,7 +160,7 @@ def test_sizes_of_earlier_stages_fix_the_input():
         with pytest.raises(ShapeError, match=r"\(2, 20, 6\)"):
             call(torch.randn(2, 20, 6))
     net(torch.randn(5, 10, 6))
-    assert ps.gate(Sized(), torch.zeros(2, 3, 16, 16), at="patch").plan.fixed_size
+    assert ps.gate(Sized(), torch.zeros(2, 3, 16, 16), at="patch").spec.fixed_size
 
 
 def test_series_of_any_length_where_nothing_fixes_it():

@@ -32,7 +32,7 @@ def test_every_cut_can_be_gated_by_its_name_and_is_the_original(name):
     for cut in ps.cuts(model, draw(2)):
         net = ps.gate(model, draw(2), at=cut.name)
         assert net.layers[0].feature == cut.shape
-        assert net.plan.macs[0] == cut.macs
+        assert net.spec.macs[0] == cut.macs
         assert torch.equal(net.eval()(x).logits, model.eval()(x)), cut.name
         for other in cut.also:  # `gate` finds its places so
             assert [place.cut.name for place in surveyed.find(other)] == [cut.name]
@@ -69,24 +69,24 @@ def macs_by_hand(model, x):
 def test_macs_against_a_count_by_hand(name):
     model, draw = build(name)
     net = ps.gate(model, draw(2), at=1)
-    assert sum(net.plan.macs) == macs_by_hand(model.eval(), draw(1))
+    assert sum(net.spec.macs) == macs_by_hand(model.eval(), draw(1))
 
 
 def test_macs_of_recurrent_and_attention_layers():
     net = ps.gate(Recurrent(), torch.zeros(1, 9, 6), at="lstm")
-    assert net.plan.macs == (9 * 4 * 10 * (6 + 10), 9 * 3 * 8 * (10 + 8) + 8 * 4)
+    assert net.spec.macs == (9 * 4 * 10 * (6 + 10), 9 * 3 * 8 * (10 + 8) + 8 * 4)
     net = ps.gate(Encoder(), torch.zeros(1, 7, dtype=torch.int64), at="encoder.layers.0")
     layer = 7 * 16 * 48 + 2 * 7 * 7 * 16 + 7 * 16 * 16 + 2 * 7 * 16 * 32
-    assert net.plan.macs == (layer, 2 * layer + 16 * 4)
+    assert net.spec.macs == (layer, 2 * layer + 16 * 4)
 
 
 def test_by_depth_by_count_by_name():
     model, x = resnet8(), torch.zeros(2, 1, 28, 28)
-    assert ps.gate(model, x, at=0.4).plan.at == ("blocks.3",)
-    assert ps.gate(model, x, at=[0.2, 0.4, 0.6]).plan.at == ("blocks.1", "blocks.3", "blocks.5")
-    assert ps.gate(model, x, at=4).plan.at[:3] == ("blocks.1", "blocks.3", "blocks.5")
-    assert ps.gate(model, x, at=["blocks.5", "blocks.0"]).plan.at == ("blocks.0", "blocks.5")
-    assert ps.gate(model, x, at=0).plan.at == ()
+    assert ps.gate(model, x, at=0.4).spec.at == ("blocks.3",)
+    assert ps.gate(model, x, at=[0.2, 0.4, 0.6]).spec.at == ("blocks.1", "blocks.3", "blocks.5")
+    assert ps.gate(model, x, at=4).spec.at[:3] == ("blocks.1", "blocks.3", "blocks.5")
+    assert ps.gate(model, x, at=["blocks.5", "blocks.0"]).spec.at == ("blocks.0", "blocks.5")
+    assert ps.gate(model, x, at=0).spec.at == ()
 
 
 def test_a_second_call_has_a_name_of_its_own():

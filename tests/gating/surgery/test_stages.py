@@ -29,7 +29,7 @@ def test_a_list_of_stages_is_gated_between_each_two():
     parts, x = stages(), torch.randn(4, 6)
     net = ps.gate(parts, x)
     assert [layer.feature for layer in net.layers] == [(5,), (5,)]
-    assert net.plan.macs == (30, 25, 15)
+    assert net.spec.macs == (30, 25, 15)
     expected = nn.Sequential(*parts)(x)
     assert torch.equal(net(x).logits, expected)
     back = ps.ungate(net)
@@ -59,7 +59,7 @@ def test_bad_lists():
 def test_values_of_numpy_and_torch_are_values_too():
     x = torch.zeros(2, 6)
     for at in (np.float32(0.5), np.float64(0.5), np.int64(1), np.array([0.5]), [np.float32(0.5)]):
-        assert ps.gate(sequential(), x, at=at).plan.at == ps.gate(sequential(), x, at=0.5).plan.at
+        assert ps.gate(sequential(), x, at=at).spec.at == ps.gate(sequential(), x, at=0.5).spec.at
     for positives in ({np.int64(1), np.int64(2)}, np.array([1, 2]), torch.tensor([1, 2]), [np.array([1, 2])]):
         assert ps.gate(sequential(), x, at=0.5, positives=positives).layers[0].gate.positives == (1, 2)
     with pytest.raises(LabelError, match="a gate with no positives would stop everything"):

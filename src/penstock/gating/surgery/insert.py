@@ -13,7 +13,7 @@ from penstock.errors import CutError, LabelError
 from penstock.gating.layers import GatedCompression, LayerConfig
 from penstock.gating.network import CutSpec, GatedNetwork
 from penstock.gating.surgery.cuts import survey
-from penstock.gating.surgery.partition import split
+from penstock.gating.surgery.partition import partition
 from penstock.gating.surgery.profile import measure_stages
 
 Positives = Collection[int] | Sequence[Collection[int] | None] | None
@@ -47,7 +47,7 @@ def gate(
         copied = _copied(model)
         surveyed = survey(copied, example)
         places = surveyed.find(at)
-        cut, fixed_size = split(copied, surveyed, places)
+        cut, fixed_size = partition(copied, surveyed, places)
         stages: list[nn.Module] = list(cut)
         shapes = [place.cut.shape for place in places]
         so_far = [0, *(place.cut.macs for place in places), sum(surveyed.measured.macs.values())]
@@ -62,7 +62,7 @@ def gate(
         (*shapes, (classes, *_)), macs = measure_stages(stages, example)
         names, fixed_size = tuple(f"stage {i}" for i in range(1, len(stages))), False
         origin = list(stages)
-    plan = CutSpec(
+    spec = CutSpec(
         model=type(model).__name__,
         at=names,
         example_shape=tuple(example.shape[1:]),
@@ -77,7 +77,7 @@ def gate(
         for shape, config, omega in zip(shapes, configs, omegas, strict=True)
     ]
     device = example.device
-    network = GatedNetwork(stages, [built.to(device) for built in layers], plan, origin, background=background)
+    network = GatedNetwork(stages, [built.to(device) for built in layers], spec, origin, background=background)
     training = model.training if isinstance(model, nn.Module) else stages[0].training
     for built in layers:
         built.train(training)

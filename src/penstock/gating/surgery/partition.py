@@ -18,7 +18,7 @@ VIEWS = {
 }  # fmt: skip
 
 
-def split(model: nn.Module, surveyed: Survey, at: Sequence[Place]) -> tuple[list[fx.GraphModule], bool]:
+def partition(model: nn.Module, surveyed: Survey, at: Sequence[Place]) -> tuple[list[fx.GraphModule], bool]:
     """Cut a network; stages share the modules of ``model``, copying none.
 
     Args:

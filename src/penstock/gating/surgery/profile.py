@@ -19,8 +19,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from penstock.errors import CutError, ShapeError
-from penstock.gating.mode import mode
 from penstock.gating.surgery.trace import Trace, skeleton
+from penstock.gating.temporary_mode import temporary_mode
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def measure_stages(stages: list[nn.Module], example: Tensor) -> tuple[list[tuple
     check_example(example)
     shapes, macs, x = [], [], example
     for number, stage in enumerate(stages, start=1):
-        with torch.no_grad(), mode(stage, training=False), _countable() as counter:
+        with torch.no_grad(), temporary_mode(stage, training=False), _countable() as counter:
             try:
                 x = stage(x)
             except Exception as error:
@@ -182,7 +182,7 @@ def _enter(module: fx.GraphModule, example: Tensor, macs: dict[fx.Node, int]) ->
                 raise Entered
             return value
 
-    with torch.no_grad(), mode(module, training=False), contextlib.suppress(Entered):
+    with torch.no_grad(), temporary_mode(module, training=False), contextlib.suppress(Entered):
         Visitor(module).run(example[:1])
 
 
@@ -200,7 +200,7 @@ def _metered(module: fx.GraphModule, x: Tensor) -> tuple[dict[fx.Node, Any], dic
             values[n] = fx.node.map_aggregate(value, _shape_only)
             return value
 
-    with torch.no_grad(), mode(module, training=False), _countable() as counter:
+    with torch.no_grad(), temporary_mode(module, training=False), _countable() as counter:
         Meter(module).run(x)
     return values, macs
 

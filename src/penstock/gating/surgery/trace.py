@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from penstock.errors import CutError
-from penstock.gating.mode import mode
+from penstock.gating.temporary_mode import temporary_mode
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def trace(model: nn.Module) -> Trace:
     leaves: set[str] = set()
     while True:
         try:
-            with mode(model, training=True):
+            with temporary_mode(model, training=True):
                 training = _traced(model, leaves)
-            with mode(model, training=False):
+            with temporary_mode(model, training=False):
                 evaluation = _traced(model, leaves)
             _merge(training.graph, evaluation.graph)
         except _Untraceable as failure:

@@ -9,7 +9,7 @@ from torch import nn
 
 
 @contextmanager
-def mode(module: nn.Module, *, training: bool) -> Iterator[None]:
+def temporary_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
     """Put every submodule into one mode for a while, and then each back into its own."""
     others = [part for part in module.modules() if part.training != training]
     try:
