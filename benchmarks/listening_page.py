@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.listening import HEARD, RESULTS, ROOT
+from benchmarks.stream_trace import StreamTrace, trace_plot
 from penstock.gating.tables import percent
 from penstock.wakeword.metrics import DetectionMetrics, Utterance, hours_needed
-from penstock.wakeword.report import StreamTrace, det_plot, rate, trace_plot
+from penstock.wakeword.report import det_plot, rate
 from penstock.wakeword.thresholds import OperatingPoint
 
 PAGE = ROOT / "docs" / "listening.md"
