@@ -18,10 +18,11 @@ from penstock.datasets.fetch.catalogue import Catalogue, CatalogueEntry
 from penstock.datasets.fetch.completeness import Loads, check_listed
 from penstock.datasets.fetch.download import Checksum, Download
 from penstock.datasets.fetch.locations import DatasetLayout, DatasetSpec
-from penstock.datasets.fetch.sources import NpmPackage, OfficialFiles, OnRequest, SystemPackage
+from penstock.datasets.fetch.sources import OfficialFiles
 from penstock.datasets.files import is_file, read_text, reading
 from penstock.datasets.progress import tracked
 from penstock.errors import DataError
+from reproduction.datasets.sources import DebianPackage, NpmPackage, OnRequest
 
 COMMAND = "python -m reproduction data"
 FETCH = f"{COMMAND} fetch"
@@ -47,7 +48,7 @@ _FASHION_FILES = (
 FASHION_MNIST = DatasetSpec(
     "fashion-mnist",
     (DatasetLayout("idx", tuple(one.file for one in _FASHION_FILES)),),
-    (SystemPackage(Path("/usr/share/datasets/fashion-mnist"), "dataset-fashion-mnist"), OfficialFiles(_FASHION_FILES)),
+    (DebianPackage(Path("/usr/share/datasets/fashion-mnist"), "dataset-fashion-mnist"), OfficialFiles(_FASHION_FILES)),
     FETCH,
 )
 

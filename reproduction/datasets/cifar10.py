@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from penstock.datasets.fetch.archives import read_files
 from penstock.datasets.fetch.locations import find_dataset
 from penstock.datasets.files import load_arrays
 from penstock.datasets.image_files import read_rgb
 from penstock.datasets.splits import Labelled, Splits
 from penstock.errors import DataError
+from reproduction.datasets.archives import read_files
 from reproduction.datasets.catalogue import CIFAR10, CIFAR10_BATCHES
 from reproduction.datasets.labels import to_background
 

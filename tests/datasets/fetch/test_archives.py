@@ -1,4 +1,4 @@
-"""Tar archives: unpacked completely or not at all, read in any order, damaged."""
+"""Tar archives: unpacked completely or not at all, damaged."""
 
 import errno
 import os
@@ -8,22 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from penstock.datasets.fetch.archives import read_files, unpack
+from penstock.datasets.fetch.archives import unpack
 from penstock.errors import DataError, StorageError
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def filled(folder: Path, *files: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        (folder / file).write_text(file)
-    return folder
 
 
 @pytest.fixture
@@ -36,29 +27,8 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "set.tar.gz"
 
 
-def test_files_are_read_from_an_archive_as_from_a_folder(archive: Path) -> None:
-    from_folder = read_files(archive.parent / "in", ["a.txt", "b.txt"])
-    assert read_files(archive, ["a.txt", "b.txt"]) == from_folder == {"a.txt": b"a", "b.txt": b"b"}
-    for place in (archive, archive.parent / "in"):
-        with pytest.raises(DataError, match=r"lacks c.txt"):
-            read_files(place, ["a.txt", "c.txt"])
-
-
-@given(st.permutations(["a.txt", "b.txt", "c.txt"]), st.permutations(["a.txt", "b.txt", "c.txt"]))
-def test_files_come_in_the_order_that_is_asked_for(
-    tmp_path_factory: pytest.TempPathFactory, packed: list[str], asked: list[str]
-) -> None:
-    folder = tmp_path_factory.mktemp("shuffled")
-    with tarfile.open(folder / "set.tar", "w") as opened:
-        for name in filled(folder, *packed) and packed:
-            opened.add(folder / name, f"package/{name}")
-    assert list(read_files(folder / "set.tar", asked)) == list(read_files(folder, asked)) == asked
-
-
 def test_a_damaged_archive_says_so_and_leaves_nothing(archive: Path, tmp_path: Path) -> None:
     archive.write_bytes(archive.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"cannot read .*set.tar.gz"):
-        read_files(archive, ["a.txt"])
     with pytest.raises(DataError, match=r"cannot unpack .*set.tar.gz"):
         unpack(archive, tmp_path / "out")
     assert names(tmp_path) == ["in", "set.tar.gz"]
@@ -70,19 +40,15 @@ def test_any_damage_to_an_archive_is_a_damaged_archive(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(words))
     with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
         opened.add(tmp_path / "a.txt", "package/a.txt")
-    whole, refused = (tmp_path / "set.tar.gz").read_bytes(), 0
-    for at in range(0, len(whole), 100):
-        harmed = bytearray(whole)
+    content, refused = (tmp_path / "set.tar.gz").read_bytes(), 0
+    for at in range(0, len(content), 100):
+        harmed = bytearray(content)
         harmed[at] ^= 1 << at // 100 % 8
         (tmp_path / "set.tar.gz").write_bytes(harmed)
-        for ask in (
-            lambda: read_files(tmp_path / "set.tar.gz", ["a.txt"]),
-            lambda at=at: unpack(tmp_path / "set.tar.gz", tmp_path / f"out{at}"),
-        ):
-            try:
-                ask()
-            except DataError:
-                refused += 1
+        try:
+            unpack(tmp_path / "set.tar.gz", tmp_path / f"out{at}")
+        except DataError:
+            refused += 1
     assert refused
 
 

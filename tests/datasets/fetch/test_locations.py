@@ -1,7 +1,5 @@
 """Where data sets are looked for, and how they are fetched."""
 
-import hashlib
-import os
 import subprocess
 import sys
 import tarfile
@@ -14,7 +12,6 @@ import pytest
 
 from helpers.file_server import CONTENT, Server
 from penstock.datasets.fetch.archives import unpack
-from penstock.datasets.fetch.download import Checksum
 from penstock.datasets.fetch.locations import (
     DatasetLayout,
     DatasetSpec,
@@ -23,14 +20,7 @@ from penstock.datasets.fetch.locations import (
     find_dataset,
     locate,
 )
-from penstock.datasets.fetch.sources import (
-    NpmPackage,
-    OfficialArchive,
-    OfficialFiles,
-    OnRequest,
-    PythonPackage,
-    SystemPackage,
-)
+from penstock.datasets.fetch.sources import OfficialArchive, OfficialFiles, PythonPackage
 from penstock.errors import DataError, StorageError
 
 
@@ -87,25 +77,29 @@ def test_the_cache_folder_is_what_the_user_says(monkeypatch: pytest.MonkeyPatch)
     assert cache_folder() == Path.home() / "Library" / "Caches" / "penstock"
 
 
-def test_the_cache_is_looked_at_before_the_system(cache: Path, tmp_path: Path) -> None:
-    system = filled(tmp_path / "usr", "a.txt", "b.txt")
-    wanted = toys(SystemPackage(system, "toys-data"))
-    assert find_dataset(wanted).path == system
-    assert find_dataset(wanted, None).path == system
+def test_the_cache_is_searched_before_an_installed_package(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = filled(tmp_path / "toy_package" / "data", "a.txt", "b.txt")
+    (tmp_path / "toy_package" / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = toys(PythonPackage("toy_package", "data"))
+    assert find_dataset(spec).path == installed, "without importing it"
+    assert find_dataset(spec, None).path == installed
     filled(cache / "package", "a.txt", "b.txt")
-    assert find_dataset(wanted).path == cache / "package"
+    assert find_dataset(spec).path == cache / "package"
     filled(cache, "toys.tar.gz")
-    assert find_dataset(wanted).path == cache / "toys.tar.gz"
+    assert find_dataset(spec).path == cache / "toys.tar.gz"
 
 
 def test_a_given_folder_is_the_only_one_looked_at(cache: Path, tmp_path: Path) -> None:
     filled(cache, "a.txt", "b.txt")
-    wanted = toys()
-    assert locate(wanted) is not None
+    spec = toys()
+    assert locate(spec) is not None
     with pytest.raises(DataError, match=rf"{tmp_path}/mine \(does not exist\)\. "):
-        find_dataset(wanted, tmp_path / "mine")
+        find_dataset(spec, tmp_path / "mine")
     mine = filled(tmp_path / "mine", "toys.tar.gz")
-    assert find_dataset(wanted, mine).path == find_dataset(wanted, mine / "toys.tar.gz").path == mine / "toys.tar.gz"
+    assert find_dataset(spec, mine).path == find_dataset(spec, mine / "toys.tar.gz").path == mine / "toys.tar.gz"
 
 
 def test_a_part_of_a_download_is_not_found(cache: Path) -> None:
@@ -113,39 +107,12 @@ def test_a_part_of_a_download_is_not_found(cache: Path) -> None:
     assert locate(toys()) is None
 
 
-def test_what_is_not_found_is_said_in_full(cache: Path, tmp_path: Path) -> None:
-    filled(cache, "a.txt")
-    wanted = toys(
-        SystemPackage(filled(tmp_path / "usr", "other"), "toys-data"),
-        PythonPackage("no_such_module", "data"),
-        NpmPackage("toys", "1.0", Checksum("md5", ""), 139_000_000),
-        OnRequest("https://toys.example", "a form"),
-    )
-    with pytest.raises(DataError) as raised:
-        find_dataset(wanted)
-    assert str(raised.value) == (
-        f"toys not found. Searched: {cache} (lacks b.txt); {tmp_path}/usr (none of its files). To get it: "
-        "`penstock data fetch toys` (139 MB from npm: toys@1.0), or install the Debian package toys-data, or `pip "
-        "install --no-deps no_such_module`, or request it at https://toys.example (a form); or pass a folder with "
-        "toys.tar.gz, or a.txt, b.txt."
-    )
-    with pytest.raises(DataError, match=r"other \(neither a folder nor"):
-        find_dataset(wanted, tmp_path / "usr" / "other")
-
-
-def test_a_python_package_is_found_without_importing_it(cache: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    filled(tmp_path / "toy_package" / "data", "a.txt", "b.txt")
-    (tmp_path / "toy_package" / "__init__.py").write_text("raise RuntimeError('imported')")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert find_dataset(toys(PythonPackage("toy_package", "data"))).path == tmp_path / "toy_package" / "data"
-
-
 # --- fetching
 
 
 def test_official_files_are_fetched_once(cache: Path, server: Server) -> None:
-    wanted = DatasetSpec("toys", (DatasetLayout("loose", ("set.bin",)),), (OfficialFiles((server.file(),)),))
-    assert fetch_dataset(wanted).path == fetch_dataset(wanted).path == cache
+    spec = DatasetSpec("toys", (DatasetLayout("loose", ("set.bin",)),), (OfficialFiles((server.file(),)),))
+    assert fetch_dataset(spec).path == fetch_dataset(spec).path == cache
     assert (cache / "set.bin").read_bytes() == CONTENT
     assert server.starts == [0]
 
@@ -153,10 +120,8 @@ def test_official_files_are_fetched_once(cache: Path, server: Server) -> None:
 def test_an_official_archive_is_unpacked_and_deleted(cache: Path, server: Server, archive: Path) -> None:
     server.content = archive.read_bytes()
     source = OfficialArchive(server.file(server.content, file="toys.tar"), "toys-1")
-    wanted = DatasetSpec(
-        "toys", (DatasetLayout("loose", ("package/a.txt", "package/b.txt"), inner="toys-1"),), (source,)
-    )
-    assert fetch_dataset(wanted).path == cache / "toys-1"
+    spec = DatasetSpec("toys", (DatasetLayout("loose", ("package/a.txt", "package/b.txt"), inner="toys-1"),), (source,))
+    assert fetch_dataset(spec).path == cache / "toys-1"
     assert names(cache) == ["toys-1"]
     assert (cache / "toys-1" / "package" / "b.txt").read_text() == "b"
 
@@ -165,7 +130,7 @@ def test_an_archive_that_lies_in_the_cache_is_checked_before_it_is_unpacked(
     cache: Path, server: Server, archive: Path
 ) -> None:
     content = archive.read_bytes()
-    wanted = DatasetSpec(
+    spec = DatasetSpec(
         "toys",
         (DatasetLayout("loose", ("package/a.txt",), inner="toys-1"),),
         (OfficialArchive(server.file(content, file="toys.tar"), "toys-1"),),
@@ -175,10 +140,10 @@ def test_an_archive_that_lies_in_the_cache_is_checked_before_it_is_unpacked(
     with tarfile.open(cache / "toys.tar", "w") as other:
         other.add(archive.parent / "in", "package")
     with pytest.raises(DataError, match=r"toys.tar .*expected sha256"):
-        fetch_dataset(wanted)
+        fetch_dataset(spec)
     assert names(cache) == ["toys.tar"]
     (cache / "toys.tar").write_bytes(content)
-    assert fetch_dataset(wanted).path == cache / "toys-1"
+    assert fetch_dataset(spec).path == cache / "toys-1"
     assert server.starts == []  # nothing was downloaded
 
 
@@ -208,10 +173,10 @@ def fetcher(cache: Path, server: Server, tmp_path: Path) -> Iterator[Callable[[s
     server.content = (tmp_path / "toys.tar").read_bytes()
     server.goes_on.clear()
     started: list[subprocess.Popen[str]] = []
-    wanted = server.file(server.content)
+    file = server.file(server.content)
 
     def start(unpacked: str) -> "subprocess.Popen[str]":
-        arguments = (wanted.url, wanted.checksum.digest, str(wanted.size_bytes), unpacked)
+        arguments = (file.url, file.checksum.digest, str(file.size_bytes), unpacked)
         command = [sys.executable, "-c", FETCHER, *arguments]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return started[-1]
@@ -281,72 +246,15 @@ def test_a_lock_that_cannot_be_made_is_named(server: Server, tmp_path: Path, mon
 def test_what_is_in_the_way_is_said_before_anything_is_downloaded(cache: Path, server: Server, archive: Path) -> None:
     server.content = archive.read_bytes()
     source = OfficialArchive(server.file(server.content, file="toys.tar"), "toys-1")
-    wanted = DatasetSpec("toys", (DatasetLayout("loose", ("package/a.txt",), inner="toys-1"),), (source,))
+    spec = DatasetSpec("toys", (DatasetLayout("loose", ("package/a.txt",), inner="toys-1"),), (source,))
     filled(cache / "toys-1" / "package", "b.txt")
     text = rf"{cache}/toys-1: .*not empty"
-    for ask in (lambda: fetch_dataset(wanted), lambda: unpack(archive, cache / "toys-1")):
+    for ask in (lambda: fetch_dataset(spec), lambda: unpack(archive, cache / "toys-1")):
         with pytest.raises(StorageError, match=text):
             ask()
     assert server.starts == []
     assert names(cache / "toys-1" / "package") == ["b.txt"]
     (cache / "toys-1").rename(cache / "elsewhere")
     (cache / "toys-1").mkdir()  # an empty one is not in the way
-    assert fetch_dataset(wanted).path == cache / "toys-1"
+    assert fetch_dataset(spec).path == cache / "toys-1"
     assert names(cache / "toys-1" / "package") == ["a.txt", "b.txt"]
-
-
-def npm(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a command npm of our own before any other."""
-    filled(folder, "npm").joinpath("npm").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "npm").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-
-
-def test_npm_packs_what_is_asked_for(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    npm(tmp_path / "bin", 'test "$1 $2" = "pack toys@1.0" && printf x > toys-1.0.tgz', monkeypatch)
-    layouts = (DatasetLayout("tgz", ("toys-1.0.tgz",), archive="toys-1.0.tgz"),)
-    right = Checksum("md5", hashlib.md5(b"x").hexdigest())
-    assert (
-        fetch_dataset(DatasetSpec("toys", layouts, (NpmPackage("toys", "1.0", right, 1),))).path
-        == cache / "toys-1.0.tgz"
-    )
-    assert names(cache) == ["toys-1.0.tgz"]
-
-
-@pytest.mark.parametrize(
-    ("script", "text"),
-    [
-        ("printf y > toys-1.0.tgz", r"toys-1.0.tgz .*expected md5"),
-        (
-            "echo 'npm error network' >&2; exit 1",
-            r"`npm pack toys@1.0` failed \(npm error network\)",
-        ),
-        ("exit 3", r"failed \(exit code 3\)"),
-        ("exit 0", r"`npm pack toys@1.0` did not create toys-1.0.tgz"),
-    ],
-)
-def test_when_npm_fails_nothing_is_left_and_the_next_source_is_tried(
-    cache: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, text: str
-) -> None:
-    npm(tmp_path / "bin", script, monkeypatch)
-    package = NpmPackage("toys", "1.0", Checksum("md5", hashlib.md5(b"x").hexdigest()), 1)
-    layouts = (DatasetLayout("any", ("set.bin",), archive="toys-1.0.tgz"),)
-    with pytest.raises(DataError, match=r"^cannot fetch toys. .*" + text):
-        fetch_dataset(DatasetSpec("toys", layouts, (package,)))
-    assert names(cache) == []
-    assert fetch_dataset(DatasetSpec("toys", layouts, (package, OfficialFiles((server.file(),))))).path == cache
-
-
-def test_without_npm_and_network_both_reasons_are_given(
-    cache: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    server.status = 503
-    package = NpmPackage("toys", "1.0", Checksum("md5", ""), 1)
-    with pytest.raises(DataError, match=r"npm, .*503 Service Unavailable"):
-        fetch_dataset(toys(package, OfficialFiles((server.file(),))))
-
-
-def test_what_needs_a_person_is_not_fetched(cache: Path) -> None:
-    with pytest.raises(DataError, match=r"toys .*https://toys.example \(a form\)"):
-        fetch_dataset(toys(OnRequest("https://toys.example", "a form")))

