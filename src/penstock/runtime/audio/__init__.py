@@ -1,7 +1,7 @@
-"""Where sound comes from: a file, a pipe or a microphone, each as blocks of mono samples in constant memory.
+"""Where sound comes from: a file, a pipe or a microphone, as blocks of mono samples in constant memory.
 
-    file, pipe, microphone -> mixed to mono -> resampled -> Block, Block, ...
+    file, pipe, microphone -> mix to mono -> resample -> Block, Block, ...
 
-One file a source. Nothing is repaired: samples that are NaN or far too loud are passed on, and what is missing is
-counted. An error about the end of a source (a file that is cut short) comes after the last block of it.
+Nothing is repaired: NaN and overly loud samples are passed on, missing samples are counted. An error about the end of a
+source, such as a truncated file, is raised after its last block.
 """
