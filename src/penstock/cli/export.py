@@ -34,8 +34,7 @@ def export_command(
         ),
     ] = False,
     half: Annotated[
-        bool,
-        typer.Option("--half", help="Send float16 values between stages.", rich_help_panel="Precision"),
+        bool, typer.Option("--half", help="Send float16 values between stages.", rich_help_panel="Precision")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,7 +21,10 @@ from penstock.gating.objective import Objective
 from penstock.gating.tables import network_table
 from penstock.training.config import FitConfig, OptimizerConfig
 
-GATES, LAYERS, OBJECTIVE, TRAINING = "Gates", "Layer", "Objective", "Training"
+gate_option = partial(typer.Option, rich_help_panel="Gates")
+layer_option = partial(typer.Option, rich_help_panel="Layer")
+objective_option = partial(typer.Option, rich_help_panel="Objective")
+training_option = partial(typer.Option, rich_help_panel="Training")
 
 
 def train_command(
@@ -28,120 +32,78 @@ def train_command(
     data: DataName,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write the gated network to.", metavar="FILE")],
     at: Annotated[
-        str,
-        typer.Option(
-            help="Depths (0.4 or 0.2,0.4,0.6), or a number of gates spread evenly (3).",
-            metavar="DEPTHS",
-            rich_help_panel=GATES,
-        ),
+        str, gate_option(help="Depths (0.4 or 0.2,0.4,0.6), or a number of gates spread evenly (3).", metavar="DEPTHS")
     ] = "0.4",
     after: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Module to cut after, instead of --at; may be repeated.",
-            metavar="NAME",
-            show_default=False,
-            rich_help_panel=GATES,
-        ),
+        gate_option(help="Module to cut after, instead of --at; may be repeated.", metavar="NAME", show_default=False),
     ] = None,
     positives: Annotated[
         list[str] | None,
-        typer.Option(
+        gate_option(
             help="Classes that pass the gates, by number or name: 1,3. Repeat for one set per gate. Default: all but "
             "the background.",
             metavar="CLASSES",
             show_default=False,
-            rich_help_panel=GATES,
         ),
     ] = None,
-    background: Annotated[
-        int, typer.Option(help="Class of the negatives.", metavar="CLASS", rich_help_panel=GATES)
-    ] = 0,
+    background: Annotated[int, gate_option(help="Class of the negatives.", metavar="CLASS")] = 0,
     parts: Annotated[
-        Parts,
-        typer.Option(
-            help="both; gate: stop samples only; compression: mask features only.",
-            metavar="PARTS",
-            rich_help_panel=LAYERS,
-        ),
+        Parts, layer_option(help="both; gate: stop samples only; compression: mask features only.", metavar="PARTS")
     ] = "both",
     granularity: Annotated[
         Granularity,
-        typer.Option(
+        layer_option(
             help="What one mask dimension covers. element: one value, for inputs of a fixed size; channel: the first "
             "axis, for images and series; feature: the last axis, for tokens.",
             metavar="UNIT",
-            rich_help_panel=LAYERS,
         ),
     ] = "element",
     mask: Annotated[
         MaskKind,
-        typer.Option(
+        layer_option(
             help="How masks become binary in training. thresholded: as in the paper; drawn: at random for each "
             "sample, which reduces overfitting (try it with --p 1 and more epochs).",
             metavar="MASK",
-            rich_help_panel=LAYERS,
         ),
     ] = "thresholded",
     gate_input: Annotated[
         GateInput,
-        typer.Option(
+        layer_option(
             help="What a gate reads. kept: the mean of each kept channel or feature; all: every value of those, for "
             "inputs of a fixed size.",
             metavar="INPUT",
-            rich_help_panel=LAYERS,
         ),
     ] = "kept",
-    gate_width: Annotated[int, typer.Option(help="Hidden units of a gate.", metavar="N", rich_help_panel=LAYERS)] = 16,
+    gate_width: Annotated[int, layer_option(help="Hidden units of a gate.", metavar="N")] = 16,
     class_loss_weight: Annotated[
         float,
-        typer.Option(
-            help="Weight of a class loss at the gate, such as 0.3; 0: the paper's gate.",
-            metavar="WEIGHT",
-            rich_help_panel=LAYERS,
-        ),
+        layer_option(help="Weight of a class loss at the gate, such as 0.3; 0: the paper's gate.", metavar="WEIGHT"),
     ] = 0.0,
     alpha: Annotated[
-        float,
-        typer.Option(help="Weight of early stopping, from 0 to below 1.", metavar="WEIGHT", rich_help_panel=OBJECTIVE),
+        float, objective_option(help="Weight of early stopping, from 0 to below 1.", metavar="WEIGHT")
     ] = 0.5,
     beta: Annotated[
-        float,
-        typer.Option(
-            help="Weight of compression, 0 or more; higher: fewer values sent.",
-            metavar="WEIGHT",
-            rich_help_panel=OBJECTIVE,
-        ),
+        float, objective_option(help="Weight of compression, 0 or more; higher: fewer values sent.", metavar="WEIGHT")
     ] = 0.55,
-    p: Annotated[
-        float,
-        typer.Option(help="Exponent of the transmission cost L_p.", metavar="P", rich_help_panel=OBJECTIVE),
-    ] = 2.0,
+    p: Annotated[float, objective_option(help="Exponent of the transmission cost L_p.", metavar="P")] = 2.0,
     balance: Annotated[
-        bool,
-        typer.Option(
-            "--balance", help="Weight classes by their frequency: for 1:9 or 1:99.", rich_help_panel=OBJECTIVE
-        ),
+        bool, objective_option("--balance", help="Weight classes by their frequency: for 1:9 or 1:99.")
     ] = False,
-    epochs: Annotated[
-        int, typer.Option(help="Passes over the training data.", metavar="N", rich_help_panel=TRAINING)
-    ] = 20,
-    batch_size: Annotated[int, typer.Option(help="Samples per step.", metavar="N", rich_help_panel=TRAINING)] = 256,
+    epochs: Annotated[int, training_option(help="Passes over the training data.", metavar="N")] = 20,
+    batch_size: Annotated[int, training_option(help="Samples per step.", metavar="N")] = 256,
     rate: Annotated[
-        float,
-        typer.Option(help="Adam's learning rate; the peak, with a schedule.", metavar="RATE", rich_help_panel=TRAINING),
+        float, training_option(help="Adam's learning rate; the peak, with a schedule.", metavar="RATE")
     ] = 0.01,
     schedule: Annotated[
         Literal["one-cycle", "rise-and-fall", "cosine", "constant"],
-        typer.Option(help="one-cycle, rise-and-fall, cosine or constant.", metavar="NAME", rich_help_panel=TRAINING),
+        training_option(help="one-cycle, rise-and-fall, cosine or constant.", metavar="NAME"),
     ] = "one-cycle",
-    seed: Annotated[int, typer.Option(help="Random seed.", metavar="N", rich_help_panel=TRAINING)] = 0,
+    seed: Annotated[int, training_option(help="Random seed.", metavar="N")] = 0,
     folder: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for logs and checkpoints; run the same command again to resume.",
-            metavar="FOLDER",
-            rich_help_panel=TRAINING,
+        training_option(
+            help="Folder for logs and checkpoints; run the same command again to resume.", metavar="FOLDER"
         ),
     ] = None,
     as_json: AsJson = False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,7 +23,9 @@ app = typer.Typer(
     "Example: `penstock wakeword train --word marvin --data clips/ -o marvin/`",
 )
 
-NETWORK, THRESHOLDS = "Network and training", "Gates and threshold"
+network_option = partial(typer.Option, rich_help_panel="Network and training")
+threshold_option = partial(typer.Option, rich_help_panel="Gates and threshold")
+stream_option = partial(typer.Option, rich_help_panel="Streams")
 
 Clips = Annotated[
     Path,
@@ -49,74 +52,49 @@ def wakeword_train(
     as_json: AsJson = False,
     gates: Annotated[
         str,
-        typer.Option(
+        network_option(
             help="Blocks (1 to 8) after which gates stand: the first stops non-speech, the second other words. none: "
             "no gates.",
             metavar="BLOCKS",
-            rich_help_panel=NETWORK,
         ),
     ] = "2,5",
     width: Annotated[
-        int,
-        typer.Option(
-            help="Channels of the first block; doubling it takes four times as long.",
-            metavar="N",
-            rich_help_panel=NETWORK,
-        ),
+        int, network_option(help="Channels of the first block; doubling it takes four times as long.", metavar="N")
     ] = 24,
-    windows: Annotated[
-        int, typer.Option(help="Training windows drawn from the clips.", metavar="N", rich_help_panel=NETWORK)
-    ] = 160_000,
-    epochs: Annotated[int, typer.Option(help="Passes over the windows.", metavar="N", rich_help_panel=NETWORK)] = 4,
-    rounds: Annotated[
-        int, typer.Option(help="Rounds of hard-negative mining.", metavar="N", rich_help_panel=NETWORK)
-    ] = 1,
-    seed: Annotated[int, typer.Option(help="Random seed.", metavar="N", rich_help_panel=NETWORK)] = 0,
+    windows: Annotated[int, network_option(help="Training windows drawn from the clips.", metavar="N")] = 160_000,
+    epochs: Annotated[int, network_option(help="Passes over the windows.", metavar="N")] = 4,
+    rounds: Annotated[int, network_option(help="Rounds of hard-negative mining.", metavar="N")] = 1,
+    seed: Annotated[int, network_option(help="Random seed.", metavar="N")] = 0,
     folder: Annotated[
         Path | None,
-        typer.Option(
+        network_option(
             help="Folder for logs and checkpoints; run the same command again to resume.",
             metavar="FOLDER",
             show_default=False,
-            rich_help_panel=NETWORK,
         ),
     ] = None,
     max_positive_loss: Annotated[
-        float,
-        typer.Option(
-            help="Share of the detectable words that the gates may stop.",
-            metavar="SHARE",
-            rich_help_panel=THRESHOLDS,
-        ),
+        float, threshold_option(help="Share of the detectable words that the gates may stop.", metavar="SHARE")
     ] = 0.003,
-    max_false_alarms: Annotated[
-        float,
-        typer.Option(help="False alarms per hour allowed.", metavar="RATE", rich_help_panel=THRESHOLDS),
-    ] = 0.5,
+    max_false_alarms: Annotated[float, threshold_option(help="False alarms per hour allowed.", metavar="RATE")] = 0.5,
     max_miss_rate: Annotated[
         float,
-        typer.Option(
+        threshold_option(
             help="Share of words that may be missed. The threshold is set midway between both limits; if no "
             "threshold meets both, misses are minimised.",
             metavar="SHARE",
-            rich_help_panel=THRESHOLDS,
         ),
     ] = 0.05,
     confidence: Annotated[
         float,
-        typer.Option(
+        threshold_option(
             help="Confidence that both limits hold; 0 takes the counts as they are and needs few hours.",
             metavar="SHARE",
-            rich_help_panel=THRESHOLDS,
         ),
     ] = 0.95,
     hours: Annotated[
         float,
-        typer.Option(
-            help="Hours of validation streams; more hours allow a lower threshold.",
-            metavar="HOURS",
-            rich_help_panel=THRESHOLDS,
-        ),
+        threshold_option(help="Hours of validation streams; more hours allow a lower threshold.", metavar="HOURS"),
     ] = 13.0,
 ) -> None:
     """Train a network to detect a word in a stream; write a bundle for `penstock listen`.
@@ -193,17 +171,11 @@ def wakeword_evaluate(
     as_json: AsJson = False,
     split: Annotated[
         Literal["validation", "test"],
-        typer.Option(
-            help="Whose voices: test, or validation while you still tune.", metavar="SPLIT", rich_help_panel="Streams"
-        ),
+        stream_option(help="Whose voices: test, or validation while you still tune.", metavar="SPLIT"),
     ] = "test",
-    hours: Annotated[
-        float, typer.Option(help="Hours of the long stream.", metavar="HOURS", rich_help_panel="Streams")
-    ] = 4.0,
-    seed: Annotated[int, typer.Option(help="Random seed of the streams.", metavar="N", rich_help_panel="Streams")] = 0,
-    repeats: Annotated[
-        int, typer.Option(help="Repetitions of each timing; the best counts.", metavar="N", rich_help_panel="Streams")
-    ] = 3,
+    hours: Annotated[float, stream_option(help="Hours of the long stream.", metavar="HOURS")] = 4.0,
+    seed: Annotated[int, stream_option(help="Random seed of the streams.", metavar="N")] = 0,
+    repeats: Annotated[int, stream_option(help="Repetitions of each timing; the best counts.", metavar="N")] = 3,
 ) -> None:
     """Measure a wake word on streams: misses, false alarms per hour, latency and compute.
 
