@@ -1,24 +1,4 @@
-"""Every exception that Penstock raises on purpose.
-
-    PenstockError
-    ├── CutError            a place where the network cannot be cut
-    ├── LayerError          a layer configuration with unknown or contradictory options
-    ├── ShapeError          a tensor whose shape, dtype or values do not fit
-    ├── LabelError          labels outside the classes; no positives, no negatives
-    ├── ObjectiveError      weights of the objective that make no sense
-    ├── TrainingError       a training that cannot go on (a loss that is not finite)
-    ├── CalibrationError    a guarantee that the data cannot carry
-    ├── StorageError        a file that is damaged, foreign, newer, or could not be written
-    ├── DataError           a data set that is missing or not what it should be
-    ├── ExportError         a network that cannot be exported, or whose export computes something else
-    ├── BundleError         a bundle that is missing, damaged, changed or newer
-    ├── WireError           bytes from a link that are no message, or not for this bundle
-    ├── DeliveryError       a buffer that is full, an island that cannot be set up so
-    ├── LinkError           a link that is broken, or that nobody answers at
-    └── MissingExtraError   a part of Penstock whose dependencies are not installed
-
-Each message says what was expected, what was found and what to do. Catch ``PenstockError`` to catch them all.
-"""
+"""Every exception that Penstock raises on purpose: what was expected, what was found, what to do."""
 
 from __future__ import annotations
 
@@ -27,7 +7,7 @@ from types import ModuleType
 
 
 class PenstockError(Exception):
-    """The root of the tree."""
+    """Base class: catch it to catch all errors of Penstock."""
 
 
 class CutError(PenstockError):
@@ -51,7 +31,7 @@ class ObjectiveError(PenstockError):
 
 
 class TrainingError(PenstockError):
-    """A training that cannot go on."""
+    """A training that cannot go on, such as one whose loss is not finite."""
 
 
 class CalibrationError(PenstockError):

@@ -13,7 +13,7 @@ import sys
 from difflib import get_close_matches
 from importlib.metadata import version
 
-from penstock.errors import PenstockError
+from penstock.errors import MissingExtraError, PenstockError, require
 from penstock.runtime.cli import COMMANDS, run_command
 
 
@@ -38,30 +38,24 @@ def main() -> None:
 
 def _run_app(arguments: list[str]) -> None:
     try:
-        from penstock.cli.main import run_app
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").startswith("penstock"):
+        app = require("penstock.cli.main", extra="train")
+    except MissingExtraError:
+        if arguments and arguments[0] not in ("--help", "-h"):
+            _suggest_device_command(arguments[0])
             raise
-        _without_training(arguments, missing.name or "")
-    else:
-        run_app()
-
-
-def _without_training(arguments: list[str], missing: str) -> None:
-    """Print the commands of a device where `penstock[train]` is not installed."""
-    if not arguments or arguments[0] in ("--help", "-h"):
         print("Usage: penstock COMMAND [ARGS]...\n\nCommands (penstock COMMAND --help explains one):\n")
         print("\n".join(f"  {name:<8} {text}" for name, text in COMMANDS.items()))
         print("\nMore commands (train, evaluate, export, ...): pip install 'penstock[train]'")
-        return
-    near = get_close_matches(arguments[0], COMMANDS)
-    suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    print(
-        f"error: {arguments[0]!r} is not a command of a device ({', '.join(COMMANDS)}).{suggestion} Other commands "
-        f"need {missing!r}: pip install 'penstock[train]'.",
-        file=sys.stderr,
-    )
-    sys.exit(2)
+    else:
+        app.run_app()
+
+
+def _suggest_device_command(name: str) -> None:
+    """Exit with a suggestion if a command of a device has a similar name."""
+    near = get_close_matches(name, COMMANDS)
+    if near:
+        print(f"error: no command {name!r}. Did you mean {' or '.join(map(repr, near))}?", file=sys.stderr)
+        sys.exit(2)
 
 
 def _report(error: PenstockError) -> int:

@@ -10,6 +10,7 @@ import typer
 from penstock.cli.arguments import DataName, ModelName, NetworkFile, load_data, load_model, select_split
 from penstock.cli.show import AsJson, line, show
 from penstock.datasets.loading import batches
+from penstock.errors import require
 from penstock.evaluation.tables import export_tables
 from penstock.gating import checkpoint
 
@@ -44,18 +45,20 @@ def export_command(
 
     Before anything is written, each stage and the decisions on the data are compared with PyTorch.
     """
-    from penstock.export import Float32, Int8, export_bundle  # onnx is an extra
+    export = require("penstock.export", extra="train,export")
 
     if int8 and half:
         raise typer.BadParameter("--int8 and --half exclude each other: an int8 bundle sends 8-bit values.")
     splits = load_data(data)
     part = select_split(splits, split)
     example, _ = next(batches(part, batch_size=16))
-    exported = export_bundle(
+    exported = export.export_bundle(
         checkpoint.load(network, load_model(model)),
         example,
         out,
-        precision=Int8(splits["train"], held_out=part) if int8 else Float32("float16" if half else "float32"),
+        precision=(
+            export.Int8(splits["train"], held_out=part) if int8 else export.Float32("float16" if half else "float32")
+        ),
         check_on=select_split(splits, "test") if int8 else part,
         labels=splits.get("class_names"),
     )

@@ -10,7 +10,6 @@ import os
 import sys
 from typing import Any
 
-import torch  # noqa: F401 - if missing, name it first
 import typer
 from typer.core import TyperGroup
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from penstock.cli.arguments import DataName, ModelName, load_data, load_model, parse_cuts, parse_labels
 from penstock.cli.show import AsJson, line, show
 from penstock.datasets.loading import batches, class_counts
-from penstock.errors import StorageError
+from penstock.errors import StorageError, require
 from penstock.gating import checkpoint, surgery
 from penstock.gating.layers.config import GateInput, Granularity, LayerConfig, MaskKind, Parts
 from penstock.gating.objective import Objective
@@ -112,7 +112,7 @@ def train_command(
 
     Example: `penstock train -m mine:network -d mine:data -o net.safetensors`
     """
-    from penstock.training.fit import fit  # Lightning takes a second to import
+    fit = require("penstock.training.fit", extra="train").fit  # Lightning takes a second to import
 
     if out.is_dir():
         raise StorageError(f"{out} is a folder; expected the name of a file.")

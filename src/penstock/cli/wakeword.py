@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from penstock.cli.show import AsJson, line, show
-from penstock.errors import DataError
+from penstock.errors import DataError, require
 from penstock.runtime.files import make_folder, write_atomically
 
 app = typer.Typer(
@@ -109,9 +109,9 @@ def wakeword_train(
     from penstock.wakeword.metrics import hours_needed
     from penstock.wakeword.report import det_plot, metrics_table
     from penstock.wakeword.thresholds import meets_miss_rate
-    from penstock.wakeword.training import WakeWordConfig, train_wakeword
 
-    config = WakeWordConfig(
+    training = require("penstock.wakeword.training", extra="train,export,audio")
+    config = training.WakeWordConfig(
         width=width,
         gate_blocks=_parse_blocks(gates),
         windows=windows,
@@ -127,7 +127,7 @@ def wakeword_train(
     for target in (out, *([plot.parent] if plot else [])):
         make_folder(target)  # fails before the training rather than after it
     start = time.perf_counter()
-    trained = train_wakeword(
+    trained = training.train_wakeword(
         load_clip_sets(data, word, subset=subset),
         word,
         config,
