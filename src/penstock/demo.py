@@ -1,8 +1,8 @@
 """The demo: a watch that is to report three shoulder exercises, and to sleep through the other four.
 
-The plain and the gated network are trained with the same budget on six people. Thresholds are then chosen on windows of
-four people whom the networks have never seen, and everything is measured on other windows of those four, so that the
-promise speaks of the people it was made for. No two of these windows overlap.
+The plain and the gated network are trained with the same budget on six people. Thresholds are chosen on windows of four
+other people, and everything is measured on other windows of those four: the guarantee holds for the people that it was
+calibrated on. No two of these windows overlap.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found."""
+    """The results of the demo."""
 
     plain: Row
     gated: Row
@@ -69,7 +69,7 @@ class DemoResult:
         return asdict(self)
 
     def tables(self) -> list[RenderableType]:
-        """Return the comparison, the promise, and where the files are."""
+        """Return the comparison, the guarantee, and where the files are."""
         table = table_of("", ">plain", ">gated", ">gated / plain", title="The same network, plain and gated")
         at = f"a sample at 1:{NEGATIVES_PER_POSITIVE}"
         shown: list[tuple[str, str, Callable[[float], str], bool]] = [
@@ -84,7 +84,7 @@ class DemoResult:
         for label, name, text, compared in shown:
             plain, gated = getattr(self.plain, name), getattr(self.gated, name)
             table.add_row(label, text(plain), text(gated), percent(gated / plain) if compared else "")
-        return [table, f"Promise: {self.guarantee}.", f"Written: {', '.join(self.files)}"]
+        return [table, f"Guarantee: {self.guarantee}.", f"Written: {', '.join(self.files)}"]
 
 
 def run(folder: Path, *, seed: int = 0, talk: bool = True) -> DemoResult:
@@ -119,8 +119,8 @@ def run(folder: Path, *, seed: int = 0, talk: bool = True) -> DemoResult:
 
 
 def _unseen_people(*parts: Windows) -> tuple[Labelled, Labelled, Labelled]:
-    """Return windows to calibrate on, to test on (none overlaps another), and all but the former, for a live stream."""
-    apart = WINDOW // STEP  # so many windows on, the next one begins where this one ends
+    """Return windows to calibrate on, to test on (none of them overlap), and all but the first, for a live stream."""
+    apart = WINDOW // STEP  # the window this far on begins where this one ends
     turn = torch.cat([_number_in_recording(part.recording) % (2 * apart) for part in parts])
     x, y = torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts])
     return tuple(Labelled(x[pick], y[pick]) for pick in (turn == 0, turn == apart, turn != 0))  # type: ignore[return-value]

@@ -33,14 +33,7 @@ def read_clip(file: str | Path, length: int | None = None) -> Samples:
 
 
 def decode_clip(content: bytes, name: str) -> Samples:
-    """Decode the bytes of a wav or flac file.
-
-    Args:
-        content: the whole file.
-        name: used in errors.
-
-    Returns:
-        (samples,), at 16 kHz.
+    """Decode the content of a wav or flac file: (samples,); ``name`` is used in errors.
 
     Raises:
         DataError: if the file is empty, damaged, or not mono, 16 kHz, 16 bits.
@@ -50,7 +43,7 @@ def decode_clip(content: bytes, name: str) -> Samples:
     if not content:
         raise DataError(f"{name} is empty: fetch it again or delete it.")
     if content[:4] == b"RIFF" and int.from_bytes(content[4:8], "little") + 8 > len(content):
-        raise DataError(f"{name} is truncated: shorter than its header says. Fetch it again or delete it.")
+        raise DataError(f"{name} is truncated: shorter than stated in its header. Fetch it again or delete it.")
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
             _check_format(file, name)

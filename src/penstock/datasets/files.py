@@ -42,31 +42,19 @@ def storing(path: Path) -> Iterator[None]:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a file exists.
-
-    Raises:
-        DataError: if the system does not allow the check.
-    """
+    """Return whether a file exists; raise a DataError if the system does not allow the check."""
     with reading(path):
         return path.is_file()
 
 
 def read_bytes(file: Path) -> bytes:
-    """Read a file.
-
-    Raises:
-        DataError: if it cannot be read.
-    """
+    """Return the content of a file, or raise a DataError."""
     with reading(file):
         return file.read_bytes()
 
 
 def read_text(file: Path) -> str:
-    """Read a UTF-8 text file.
-
-    Raises:
-        DataError: if it cannot be read or is not UTF-8.
-    """
+    """Return the content of a UTF-8 file, or raise a DataError."""
     try:
         return read_bytes(file).decode()
     except UnicodeDecodeError as error:
@@ -74,11 +62,7 @@ def read_text(file: Path) -> str:
 
 
 def file_stamp(file: Path) -> str:
-    """Return a string that changes when the file does: its size and modification time.
-
-    Raises:
-        DataError: if the file cannot be examined.
-    """
+    """Return a string that changes when the file does: its size and modification time."""
     with reading(file):
         stat = file.stat()
     return f"{stat.st_size} {stat.st_mtime_ns}"
@@ -116,7 +100,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def _new_array(kind: type, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Create the empty array that the pickle then fills."""
+    """Create the array that the pickle then fills."""
     return np.ndarray(shape, dtype)
 
 

@@ -2,9 +2,7 @@
 
     data = image_folder("photos", size=96)  # photos/<class>/*.png or *.jpg
 
-With folders ``train`` and ``test``, and optionally ``validation`` (or ``val``), each with one folder per class, those
-are the splits. Without them a share of each class is held out. Images are read on access, so the folder may be larger
-than memory. Needs Pillow.
+Images are read on access, so the folder may be larger than memory. Its layout is that of `class_folders`. Needs Pillow.
 """
 
 from __future__ import annotations
@@ -21,15 +19,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from penstock.datasets.class_folders import (
-    FileKind,
-    Files,
-    HoldOut,
-    class_labels,
-    count_files,
-    files_by_part,
-    label_names,
-)
+from penstock.datasets import class_folders
+from penstock.datasets.class_folders import FileKind, Files, HoldOut
 from penstock.datasets.splits import Splits
 from penstock.errors import DataError, require
 
@@ -108,10 +99,7 @@ class ImageDataset(Dataset[tuple[Tensor, int]]):
     """Images that are read on access.
 
     Attributes:
-        files: one per sample.
         targets: the labels, (n,), int64; known without reading an image.
-        crop: applied to each image.
-        normalization: of the channels.
 
     Shapes:
         data[i]: (3, size, size), float32, and its label
@@ -164,11 +152,11 @@ def image_folder(
         DataError: if there are no images, a class is empty or not in every split, or ``positives`` are invalid.
     """
     centre = CentreCrop(size)
-    parts = files_by_part(Path(root).expanduser(), IMAGES, hold_out)
-    labels = class_labels(tuple(parts["train"]), positives)
+    parts = class_folders.files_by_part(Path(root).expanduser(), IMAGES, hold_out)
+    labels = class_folders.class_labels(tuple(parts["train"]), positives)
     datasets = {part: image_dataset(files, labels, centre, normalization) for part, files in parts.items()}
     train = datasets["train"].with_crop(train_crop or centre)
-    return Splits(train, datasets["test"], label_names(labels), datasets.get("validation"))
+    return Splits(train, datasets["test"], class_folders.label_names(labels), datasets.get("validation"))
 
 
 def image_dataset(
@@ -187,7 +175,7 @@ def count_images(root: str | Path) -> dict[str, dict[str, int]]:
     Raises:
         DataError: if the folder is not laid out as `image_folder` expects, or images are damaged; names them.
     """
-    return count_files(Path(root).expanduser(), IMAGES, lambda file: read_rgb(file, str(file)))
+    return class_folders.count_files(Path(root).expanduser(), IMAGES, lambda file: read_rgb(file, str(file)))
 
 
 def read_rgb(file: Path | BinaryIO, name: str) -> Image:

@@ -2,10 +2,9 @@
 
     data = sound_folder("clips", window_s=1.0)  # clips/<class>/*.wav or *.flac, mono, 16 kHz, 16 bits
 
-With folders ``train`` and ``test``, and optionally ``validation`` (or ``val``), each with one folder per class, those
-are the splits. Without them a share of each class's clips is held out. That separates clips, not speakers: if a
-speaker, room or device appears in several clips, a random share overestimates accuracy. In that case make your own
-splits, with every speaker in only one of them.
+The layout is that of `class_folders`. Holding out a share of each class separates clips, not speakers: if a speaker,
+room or device appears in several clips, accuracy is overestimated. Then make your own splits, with every speaker in
+only one of them.
 
 Clips differ in length, but a network has one: ``window_s``. A longer clip is trimmed equally at both ends. A shorter
 one is padded with silence, so record all classes alike: if only one class is short, the silence gives it away.
@@ -24,15 +23,7 @@ import numpy.typing as npt
 import torch
 
 from penstock.datasets.audio_clips import PARTS, RATE_HZ, SUFFIXES, pad_or_trim, read_clip, trim_to_centre
-from penstock.datasets.class_folders import (
-    FileKind,
-    Files,
-    HoldOut,
-    class_labels,
-    count_files,
-    files_by_part,
-    label_names,
-)
+from penstock.datasets.class_folders import FileKind, HoldOut, class_labels, count_files, files_by_part, label_names
 from penstock.datasets.files import file_stamp, is_file
 from penstock.datasets.progress import tracked
 from penstock.datasets.splits import Labelled, Splits
@@ -102,7 +93,10 @@ def sound_folder(
     parts = files_by_part(root, SOUNDS, hold_out)
     labels = class_labels(tuple(parts["train"]), positives)
     names = label_names(labels)
-    clips = {part: _labelled_clips(root, files, labels) for part, files in parts.items()}
+    clips = {
+        part: [LabelledClip(labels[name], str(file.relative_to(root))) for name in files for file in files[name]]
+        for part, files in parts.items()
+    }
 
     def load(sample: LabelledClip) -> Floats:
         samples = pad_or_trim(trim_to_centre(read_clip(root / sample.clip), length), length)
@@ -206,10 +200,6 @@ def cached_splits(
     np.savez(buffer, **arrays)
     write_atomically(file, buffer.getvalue())
     return data
-
-
-def _labelled_clips(root: Path, files: Files, labels: dict[str, int]) -> list[LabelledClip]:
-    return [LabelledClip(labels[name], str(file.relative_to(root))) for name, paths in files.items() for file in paths]
 
 
 def _load_cached(file: Path, classes: tuple[str, ...]) -> Splits:

@@ -10,17 +10,16 @@ import difflib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.datasets.audio_clips import PARTS, SUFFIXES, Samples, decode_clip
 from penstock.datasets.fetch.completeness import check_listed
 from penstock.datasets.fetch.locations import find_dataset, locate
 from penstock.datasets.fetch.table import SPEECH_COMMANDS_1, SPEECH_COMMANDS_2
-from penstock.datasets.files import file_stamp, is_file, read_bytes, reading
+from penstock.datasets.files import file_stamp, is_file, read_bytes, read_text, reading
 from penstock.errors import DataError
 
 NOISE_FOLDER = "_background_noise_"
@@ -59,7 +58,7 @@ class FolderStore:
 
 
 class ZipStore:
-    """The sound files in a zip, which stays open until ``with`` ends; names are those in the zip."""
+    """The sound files in a zip, which stays open until it is closed; names are those in the zip."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -73,10 +72,7 @@ class ZipStore:
             if entry.filename.endswith(SUFFIXES)
         }
 
-    def __enter__(self) -> "ZipStore":
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         self._zip.close()
 
     def read(self, name: str) -> bytes:
@@ -133,7 +129,7 @@ def find_speech_commands(folder: str | Path | None = None) -> Path:
     """Return the folder of a release or subset: v0.02, or else v0.01.
 
     Raises:
-        DataError: if there is none; says where it looked and how to get it.
+        DataError: if there is none, with the folders searched and how to get it.
     """
     found = locate(SPEECH_COMMANDS_2, folder) or locate(SPEECH_COMMANDS_1, folder)
     return (found or find_dataset(SPEECH_COMMANDS_2, folder)).path
@@ -159,19 +155,13 @@ def _open_stores(path: Path, stack: ExitStack) -> list[AudioStore]:
     if zips and len(zips) < len(ZIPS):
         missing = [name for name in ZIPS if name not in zips]
         raise DataError(f"{path} lacks {', '.join(missing)}; a subset needs all of {', '.join(ZIPS)}.")
-    return [stack.enter_context(ZipStore(path / name)) for name in zips] if zips else [FolderStore.open(path)]
+    return [stack.enter_context(closing(ZipStore(path / name))) for name in zips] if zips else [FolderStore.open(path)]
 
 
 def _part_of_listed(path: Path) -> dict[str, str]:
     """Return the split of each clip that the official lists name, without its suffix."""
-    return {name.rpartition(".")[0]: part for part, file in LISTS.items() for name in _read_list(path / file)}
-
-
-def _read_list(file: Path) -> list[str]:
-    try:
-        return file.read_text(encoding="utf-8").split()
-    except (UnicodeDecodeError, OSError) as error:
-        raise DataError(f"cannot read the list {file} ({error}): extract it from the release's archive.") from error
+    listed = {part: read_text(path / file).split() for part, file in LISTS.items()}
+    return {name.rpartition(".")[0]: part for part, names in listed.items() for name in names}
 
 
 def _check_complete(stores: Mapping[str, AudioStore], listed: Mapping[str, str], path: Path) -> None:

@@ -3,17 +3,16 @@
 Physiotherapy exercises recorded by Burns et al. (arXiv:1802.01489), a part of which is inside the PyPI
 package ``seglearn`` (BSD licence) as ``seglearn/data/watch_dataset.npy``:
 
-- 10 subjects x 7 exercises x 2 sides = 140 recordings, none missing, of some twenty repetitions each;
-- 6 axes at 50 Hz: acceleration ax, ay, az in g, turning rate wx, wy, wz in rad/s; ax is 0.5 g on
-  average on the left wrist and -0.6 g on the right;
-- 19 to 52 s a recording, 244,102 samples (81 minutes) in all; a repetition takes 1.3 s (PEN) to 2.1 s (FEL).
+- 10 subjects x 7 exercises x 2 sides = 140 recordings of about twenty repetitions, 81 minutes in all;
+- 6 axes at 50 Hz: acceleration ax, ay, az in g, turning rate wx, wy, wz in rad/s;
+- 19 to 52 s per recording; a repetition takes 1.3 s (PEN) to 2.1 s (FEL).
 
     PEN pendulum    ABD abduction    FEL forward elevation    IR internal rotation    ER external rotation
     TRAP trapezius extension    ROW upright row
 
 An always-on watch reports some of these exercises and ignores the others, the background. IR is hard to tell from ER,
-and ABD from FEL. By default IR and ER are both positives: a gate detects them early, and the deeper stages tell them
-apart. With one of a pair in the background even the whole network struggles. Windows of one person are similar, so
+and ABD from FEL. By default IR and ER are both positives: a gate detects them early, and deeper stages distinguish
+them. With one of a pair in the background even the whole network struggles. Windows of one person are similar, so
 every subject is in one split only.
 
 The file is a pickle inside npy. A pickle can run any code, so it is read with `files.load_arrays` instead of

@@ -8,6 +8,7 @@ import wave
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -430,7 +431,7 @@ def test_without_soundfile_the_error_names_the_extra(release: Path, monkeypatch:
 def test_flac_decodes_to_the_samples_of_the_original_wav() -> None:
     with (SUBSET / "manifest.tsv").open() as file:
         digests = {row["original_path"]: row["sha256_of_original_wav"] for row in csv.DictReader(file, delimiter="\t")}
-    with ZipStore(SUBSET / "test.zip") as archive:
+    with closing(ZipStore(SUBSET / "test.zip")) as archive:
         for name in list(archive.stamps)[::20]:
             buffer = io.BytesIO()
             with wave.open(buffer, "wb") as out:

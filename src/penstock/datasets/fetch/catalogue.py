@@ -18,15 +18,7 @@ from penstock.errors import DataError
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A published data set.
-
-    Attributes:
-        spec: its layouts and sources.
-        description: one line.
-        licence: its name, or what it allows.
-        size: on disk.
-        completeness: how to tell that it is complete.
-    """
+    """A published data set: where it is found, how the listing describes it, and how to tell that it is complete."""
 
     spec: DatasetSpec
     description: str
@@ -64,13 +56,10 @@ class ListingRow:
 
 @dataclass(frozen=True)
 class CheckedDataset:
-    """A complete data set, and the number of samples in each split.
+    """A complete data set: where it is, and the number of samples in each split.
 
     Attributes:
-        name: of the data set or the folder format.
-        found: where it is.
-        samples: in each split.
-        classes: in each split, by class; None for a published data set.
+        classes: the same by class, for a folder of the user's own.
     """
 
     name: str
@@ -81,13 +70,7 @@ class CheckedDataset:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The data sets of a program.
-
-    Attributes:
-        command: the command that lists, fetches and checks them, for errors.
-        entries: the published data sets.
-        folders: the folder formats, by name.
-    """
+    """The published data sets of a program, and its folder formats by name; ``command`` is named in errors."""
 
     command: str
     entries: tuple[CatalogueEntry, ...]
