@@ -153,7 +153,7 @@ def _deployed(home, typed, mine, evaluation):
         ),
         (("cuts", "mine:number", "--shape", "6"), "got int"),
         (("cuts", "mine:network", "--shape", "six"), "--shape six --dtype float32"),
-        (("cuts", "mine:network", "--shape", "7"), "ShapeError: an example of shape (1, 7)"),
+        (("cuts", "mine:network", "--shape", "7"), "got (1, 7)"),
         (
             ("evaluate", "no.safetensors", "-m", "mine:network", "-d", "mine:data"),
             "StorageError: there is no file no.safetensors",
@@ -165,11 +165,11 @@ def _deployed(home, typed, mine, evaluation):
         ),
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--positives", "1", "--positives", "2"),
-            "positives for 2 gates came, and there are 1",
+            "positives must be one set of labels, or one for each of the 1 gates, got 2",
         ),
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--background", "3"),
-            "background = 3 is no class of this network; its classes are 0 … 2",
+            "background must be a class of the network, 0 … 2, got 3",
         ),
         (
             (
@@ -190,7 +190,7 @@ def _deployed(home, typed, mine, evaluation):
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--class-loss-weight", "-1"),
             "class_loss_weight must be",
         ),
-        (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--alpha", "1"), "Σα = 1 is not possible"),
+        (("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--alpha", "1"), "Σα must be below 1, got 1"),
         (
             ("train", "-m", "mine:network", "-d", "mine:data", "-o", "x", "--at", "layer1"),
             "--at layer1",
@@ -236,7 +236,7 @@ def test_data_whose_train_is_none_has_no_train(home, monkeypatch):
 
 def test_a_refusal_as_a_person_sees_it(home):
     done = penstock(home, "cuts", "mine:network", "--shape", "7", code=1)
-    assert done.stderr.startswith("error: ShapeError: an example of shape (1, 7)")
+    assert done.stderr.startswith("error: ShapeError: ") and "(1, 7)" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
 

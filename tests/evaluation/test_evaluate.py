@@ -125,7 +125,7 @@ def test_gates_can_be_switched(net, data):
     assert open_.accuracy == open_.accuracy_open
     one, both = ps.evaluate(net, data, active={0}), ps.evaluate(net, data)
     assert one.early_stopping <= both.early_stopping
-    with pytest.raises(ps.errors.CutError, match=r"there is no gate \[5\]: the gates of this network are \[0, 1\]"):
+    with pytest.raises(ps.errors.CutError, match=r"\[0, 1\].*\[5\]"):
         ps.evaluate(net, data, active={5})
 
 
@@ -187,7 +187,7 @@ def test_bad_data(net, data):
         ps.evaluate(net, (x[y == 0], y[y == 0]))
     with pytest.raises(LabelError, match=r"the data has no negatives among its 60 samples"):
         ps.evaluate(net, (x[(y == 1) | (y == 2)], y[(y == 1) | (y == 2)]))
-    with pytest.raises(LabelError, match=r"labels \[4\] are outside the classes"):
+    with pytest.raises(LabelError, match=r"labels .*\[4\]"):
         ps.evaluate(net, (x, y + 1))
     with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[0, 1, 2"):
         ps.evaluate(net, (x * float("nan"), y))
@@ -207,7 +207,7 @@ def test_predict_refuses_what_it_cannot_judge(net, data):
     x, _ = data
     x = x[:5].clone()
     x[3, 0, 0] = float("nan")
-    with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[3\] of 5: a gate cannot judge them"):
+    with pytest.raises(ShapeError, match=r"samples \[3\] of 5"):
         net.predict(x)
     x[3, 0, 0] = float("inf")
     with pytest.raises(ShapeError, match=r"NaN or infinity in samples \[3\]"):
@@ -217,11 +217,11 @@ def test_predict_refuses_what_it_cannot_judge(net, data):
         net.predict(x)
     huge = torch.full_like(x, torch.finfo(x.dtype).max)  # finite, and their sum is not
     assert len(net.predict(huge).label) == 5
-    with pytest.raises(ShapeError, match=r"shape \(6, 50\), torch.float32, came; this network takes \(batch, 6, 50\)"):
+    with pytest.raises(ShapeError, match=r"\(batch, 6, 50\).* \(6, 50\)"):
         net.predict(x[0])
-    with pytest.raises(ShapeError, match=r"shape \(5, 6, 49\), torch.float32, came"):
+    with pytest.raises(ShapeError, match=r"\(5, 6, 49\)"):
         net.predict(x[:, :, 1:])
-    with pytest.raises(ShapeError, match=r"torch.int64, came; this network takes \(batch, 6, 50\), float32"):
+    with pytest.raises(ShapeError, match=r"\(batch, 6, 50\), float32.* torch.int64"):
         net.predict(x.long())
     with pytest.raises(ps.errors.CutError, match="NaN"):
         net.thresholds = [0.0, float("nan")]

@@ -65,7 +65,7 @@ def test_what_is_no_tensor_is_refused(tmp_path):
             pass
 
     net = ps.gate(nn.Sequential(Counts(6, 8), nn.ReLU(), nn.Linear(8, 3)), torch.zeros(2, 6), at=0.5)
-    with pytest.raises(StorageError, match=r"0._extra_state of the network is no tensor, and only tensors are written"):
+    with pytest.raises(StorageError, match=r"0._extra_state"):
         ps.save(net, tmp_path / "net.safetensors")
     assert not list(tmp_path.iterdir())
 
@@ -101,7 +101,7 @@ def test_no_pickle_inside(saved):
 @pytest.mark.parametrize("cut", [4, 100, 1000, -1])
 def test_a_truncated_file(saved, cut):
     saved.write_bytes(saved.read_bytes()[:cut])
-    with pytest.raises(StorageError, match="is damaged, or no safetensors file"):
+    with pytest.raises(StorageError, match="damaged"):
         ps.load(saved, sequential())
 
 
@@ -114,7 +114,7 @@ def test_a_flipped_bit(saved):
 
 
 def test_a_changed_header(saved):
-    """A promise with another number in it is no promise."""
+    """The checksum covers the header too: a guarantee cannot be edited."""
     content = saved.read_bytes()
     assert content.count(b'\\"background\\": 0') == 1
     saved.write_bytes(content.replace(b'\\"background\\": 0', b'\\"background\\": 1'))
@@ -144,31 +144,31 @@ def test_an_older_file(saved):
 @pytest.mark.parametrize("broken", ["[]", "not json", "{}", '{"format": "x"}'])
 def test_a_damaged_header(saved, broken):
     with_header(saved, lambda header: broken)
-    with pytest.raises(StorageError, match="its header cannot be read"):
+    with pytest.raises(StorageError, match="header"):
         ps.load(saved, sequential())
 
 
 def test_foreign_files(tmp_path):
     foreign = tmp_path / "foreign.safetensors"
     foreign.write_bytes(safetensors.torch.save({"a": torch.zeros(2)}))
-    with pytest.raises(StorageError, match="a safetensors file that Penstock did not write"):
+    with pytest.raises(StorageError, match="'penstock'"):
         ps.load(foreign, sequential())
     foreign.write_text("hello")
-    with pytest.raises(StorageError, match="is damaged, or no safetensors file"):
+    with pytest.raises(StorageError, match="damaged"):
         ps.load(foreign, sequential())
-    with pytest.raises(StorageError, match="there is no file"):
+    with pytest.raises(StorageError, match="nothing"):
         ps.load(tmp_path / "nothing", sequential())
 
 
 def test_another_network(saved):
-    with pytest.raises(StorageError, match=r"holds a gated Sequential, and the Shared given does not fit it"):
+    with pytest.raises(StorageError, match=r"Sequential.*Shared"):
         ps.load(saved, Shared())
     wider = nn.Sequential(
         nn.Linear(6, 13), nn.BatchNorm1d(13), nn.ReLU(), nn.Dropout(), nn.Linear(13, 8), nn.Tanh(), nn.Linear(8, 4)
     )
-    with pytest.raises(StorageError, match=r"size mismatch|does not fit it"):
+    with pytest.raises(StorageError, match="size mismatch"):
         ps.load(saved, wider)
-    with pytest.raises(StorageError, match="the list given does not fit it"):
+    with pytest.raises(StorageError, match=r"Sequential.*list"):
         ps.load(saved, [nn.Linear(6, 6), nn.Linear(6, 4)])
 
 
@@ -187,9 +187,7 @@ def test_a_full_disk_leaves_the_old_file(saved, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        StorageError, match=r"could not be written: No space left on device. What was there before is unchanged"
-    ):
+    with pytest.raises(StorageError, match="No space left on device"):
         ps.save(ps.gate(build("sequential")[0], torch.zeros(2, 6), at=0.5), saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]  # nothing is left behind
@@ -213,7 +211,7 @@ def test_a_disk_that_is_really_full_in_the_middle_of_the_file(tmp_path):
     path = tmp_path / "net.safetensors"
     path.write_text("what was there before")
     done = subprocess.run([sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True)
-    assert "could not be written: File too large. What was there before is unchanged" in done.stdout
+    assert "File too large" in done.stdout
     assert path.read_text() == "what was there before"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -27,8 +27,8 @@ def by_hand(net, x, y, alphas, betas, xi):
     for layer, logits in zip(net.layers, out.gates, strict=True):
         losses = []
         for logit, label in zip(logits.tolist(), y.tolist(), strict=True):
-            chance = 1 / (1 + math.exp(-logit))
-            losses.append(-math.log(chance if label in layer.gate.positives else 1 - chance))
+            probability = 1 / (1 + math.exp(-logit))
+            losses.append(-math.log(probability if label in layer.gate.positives else 1 - probability))
         gates.append(sum(losses) / len(losses))
     costs = [
         sum(min(1, max(0, v)) ** 2 for v in layer.compression.phi.flatten().tolist())
@@ -127,14 +127,14 @@ def test_balanced_weights_have_a_mean_of_one_a_sample():
 @pytest.mark.parametrize(
     ("choices", "text"),
     [
-        ({"alpha": 1.0}, r"Σα = 1 is not possible: .* must stay below 1"),
-        ({"alpha": [0.6, 0.5]}, r"Σα = 1.1 is not possible"),
-        ({"alpha": -0.1}, r"alpha = -0.1 is not possible"),
-        ({"alpha": float("nan")}, r"alpha = nan is not possible"),
-        ({"beta": -1.0}, r"beta = -1.0 is not possible: the weight of the transmission cost is 0 or more"),
-        ({"beta": [0.1, -0.1]}, r"beta = \[0.1, -0.1\] is not possible"),
-        ({"xi": -1}, r"xi = -1 is not possible"),
-        ({"class_counts": [1, -1]}, r"class_counts = \[1, -1\] is not possible"),
+        ({"alpha": 1.0}, "Σα .*got 1:"),
+        ({"alpha": [0.6, 0.5]}, "Σα .*got 1.1"),
+        ({"alpha": -0.1}, "alpha .*-0.1"),
+        ({"alpha": float("nan")}, "alpha .*nan"),
+        ({"beta": -1.0}, "beta .*-1.0"),
+        ({"beta": [0.1, -0.1]}, r"beta .*\[0.1, -0.1\]"),
+        ({"xi": -1}, "xi .*-1"),
+        ({"class_counts": [1, -1]}, r"class_counts .*\[1, -1\]"),
     ],
 )
 def test_weights_that_make_no_sense(choices, text):
@@ -144,17 +144,15 @@ def test_weights_that_make_no_sense(choices, text):
 
 def test_values_that_do_not_fit_the_network(net):
     x, y = torch.randn(4, 6), torch.tensor([0, 1, 2, 3])
-    with pytest.raises(ObjectiveError, match="3 values of alpha came for 2 layers"):
+    with pytest.raises(ObjectiveError, match=r"alpha .*2 layers.* 3"):
         ps.Objective(alpha=[0.1, 0.1, 0.1])(net, net(x), y)
-    with pytest.raises(ObjectiveError, match="p must be above 0"):
+    with pytest.raises(ObjectiveError, match=r"p, .* 0"):
         ps.Objective(p=0)(net, net(x), y)
-    with pytest.raises(ObjectiveError, match=r"classes \[1, 3\] occur, but class_counts says that there are none"):
+    with pytest.raises(ObjectiveError, match=r"class_counts .*\[1, 3\]"):
         ps.Objective(class_counts=[5, 0, 5, 0])(net, net(x), y)
-    with pytest.raises(ObjectiveError, match="class_counts has 3 entries; this network has 4 classes"):
+    with pytest.raises(ObjectiveError, match=r"class_counts .*4.* 3"):
         ps.Objective(class_counts=[1, 2, 3])(net, net(x), y)
-    with pytest.raises(
-        LabelError, match=r"labels \[-1, 9\] are outside the classes: this network tells 4 apart, 0 … 3"
-    ):
+    with pytest.raises(LabelError, match=r"labels .*0 … 3.*\[-1, 9\]"):
         ps.Objective()(net, net(x), torch.tensor([0, 9, -1, 3]))
-    with pytest.raises(LabelError, match=r"labels of shape \(4,\), torch.float32, came"):
+    with pytest.raises(LabelError, match=r"\(4,\), torch.float32"):
         ps.Objective()(net, net(x), y.float())

@@ -168,7 +168,7 @@ def test_data_of_another_float_type_is_refused_and_double_networks_work():
         lambda: ps.evaluate(net, (x.double(), y)),
         lambda: net.eval().predict(x.double()),
     ):
-        with pytest.raises(ShapeError, match=r"float64 came, and the weights are torch.float32: convert it"):
+        with pytest.raises(ShapeError, match=r"torch.float32.*torch.float64"):
             use()
     assert net.double().eval().predict(x.double()).label.shape == y.shape
 
@@ -477,7 +477,7 @@ def test_bad_data():
         ps.fit(network(), (x, y * 0), config=quiet(epochs=1))
     with pytest.raises(LabelError, match="the data has no negatives"):
         ps.fit(network(), (x, y * 0 + 1), config=quiet(epochs=1))
-    with pytest.raises(LabelError, match=r"labels \[4, 5\] are outside the classes"):
+    with pytest.raises(LabelError, match=r"labels .*\[4, 5\]"):
         ps.fit(network(), (x, y + 2), config=quiet(epochs=1))
     with pytest.raises(DataError, match="the data set is empty"):
         ps.fit(network(), (x[:0], y[:0]), config=quiet(epochs=1))

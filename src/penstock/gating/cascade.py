@@ -27,7 +27,6 @@ def exit_stages(
     Args:
         gate_logits: (samples,) for each layer; None without a gate.
         thresholds: the logit at which a sample passes, for each layer; None without a gate.
-        samples: the number of samples.
         active: the layers whose gates are on; None for all that have a gate and a threshold.
 
     >>> exit_stages([torch.tensor([-1.0, 2.0, 2.0]), torch.tensor([3.0, -1.0, 1.0])], [0.0, 0.0], samples=3)
@@ -36,7 +35,7 @@ def exit_stages(
     if active is None:
         active = [i for i, logit in enumerate(gate_logits) if logit is not None and thresholds[i] is not None]
     stages = torch.full((samples,), len(gate_logits) + 1)
-    for i in sorted(active, reverse=True):  # earlier gates overrule later ones
+    for i in sorted(active, reverse=True):  # the first gate that stops a sample is written last
         logit, threshold = gate_logits[i], thresholds[i]
         assert logit is not None and threshold is not None, f"layer {i} has no gate"
         stages[is_stopped(logit, threshold)] = i + 1

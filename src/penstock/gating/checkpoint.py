@@ -1,7 +1,7 @@
 """Save and load a gated network without pickle: one safetensors file, with its spec as JSON in the file's header.
 
-A file holds numbers and names, no code: `load` takes the network that was gated, cuts it at the same places and fills
-in the weights. One file, written under another name and then renamed, can be neither half written nor out of step.
+A file holds numbers and names, no code: `load` takes a network of the same class, cuts it at the same places and loads
+the weights. Everything is in one file that is written under another name and then renamed: it is never half written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def save(net: GatedNetwork, path: str | Path) -> None:
     """Write the network to one file.
 
     Raises:
-        StorageError: when a gate is none that `gate` makes, or the file could not be written.
+        StorageError: if a gate was not made by `gate`, or the file could not be written.
     """
     _check_gates(net)
     tensors, tied = _tensors(net)
@@ -53,38 +53,37 @@ def save(net: GatedNetwork, path: str | Path) -> None:
 
 
 def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwork:
-    """Read what `save` wrote.
+    """Read a network that `save` wrote.
 
     Args:
-        model: a network of the class that was gated (or the list of its stages); its own weights do not matter, and
-            it stays untouched.
+        path: the file.
+        model: a network of the class that was gated (or the list of its stages); its weights do not matter, and it is
+            not changed.
     """
     path = Path(path)
     header, tensors = _read(path)
     spec = header["spec"]
-    made = type(model).__name__ if isinstance(model, nn.Module) else "list"
     example = torch.zeros((1, *spec["example_shape"]), dtype=getattr(torch, spec["example_dtype"]))
     configs = [LayerConfig(**layer["config"]) for layer in header["layers"]]
     positives = [layer["positives"] for layer in header["layers"]]
     at = None if spec["model"] == "list" else spec["at"]
     try:
         if isinstance(model, nn.Module) == (at is None):
-            raise CutError("one is a list of stages and the other is not")
+            raise CutError("only one of them is a list of stages.")
         net = gate(model, example, at, layer=configs, positives=positives, background=header["background"])
         _fill(net, tensors, header["tied"])
     except (PenstockError, RuntimeError) as error:
         raise StorageError(
-            f"{path} holds a gated {spec['model']}, and the {made} given does not fit it: {error} Give a network built "
-            "just as the one that was saved."
+            f"{path} holds a gated {spec['model']}, which does not fit the given {type(model).__name__}: {error} Pass "
+            "a network built like the one that was saved."
         ) from error
-    guarantee = header["guarantee"]
-    if guarantee is not None:
-        net.guarantee = Guarantee(**guarantee)
+    if header["guarantee"] is not None:
+        net.guarantee = Guarantee(**header["guarantee"])
     return net
 
 
 def _check_gates(net: GatedNetwork) -> None:
-    """Refuse what `load` could not build again."""
+    """Raise a StorageError for a gate that `load` could not rebuild."""
     for i, layer in enumerate(net.layers):
         expected = ClassGate if layer.config.class_loss_weight else Gate
         if layer.gate is not None and type(layer.gate) is not expected:
@@ -95,32 +94,35 @@ def _check_gates(net: GatedNetwork) -> None:
 
 
 def _tensors(net: GatedNetwork) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return each tensor once, and the names of those that share it."""
-    origin = net.origin if isinstance(net.origin, nn.Module) else nn.ModuleList(net.origin)
-    state = {f"model.{name}": tensor for name, tensor in origin.state_dict(keep_vars=True).items()}
-    state |= {f"layers.{name}": tensor for name, tensor in net.layers.state_dict(keep_vars=True).items()}  # type: ignore[attr-defined]
-    strange = [name for name, tensor in state.items() if not isinstance(tensor, Tensor)]
-    if strange:
+    """Return each tensor once, and the other names of tensors that have several."""
+    state = {
+        name: t for part, module in _parts(net) for name, t in module.state_dict(prefix=part, keep_vars=True).items()
+    }
+    others = [name.partition(".")[2] for name, tensor in state.items() if not isinstance(tensor, Tensor)]
+    if others:
         raise StorageError(
-            f"{', '.join(name.partition('.')[2] for name in strange[:3])} of the network is no tensor, and only "
-            "tensors are written: keep it in a buffer, or write it yourself."
+            f"only tensors can be saved, and {', '.join(others[:3])} of the network is none: keep it in a buffer."
         )
     first: dict[int, str] = {}
     tied = {name: first[id(t)] for name, t in state.items() if first.setdefault(id(t), name) != name}
     kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in tied}
     shared = Counter(t.untyped_storage().data_ptr() for t in kept.values())
     for name, t in kept.items():
-        if shared[t.untyped_storage().data_ptr()] > 1:  # views of one storage: each is written by itself
+        if shared[t.untyped_storage().data_ptr()] > 1:  # views of one storage, which safetensors refuses
             kept[name] = t.clone()
     return kept, tied
 
 
 def _fill(net: GatedNetwork, tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> None:
     full = dict(tensors) | {name: tensors[source] for name, source in tied.items()}
+    for prefix, module in _parts(net):
+        module.load_state_dict({name.removeprefix(prefix): t for name, t in full.items() if name.startswith(prefix)})
+
+
+def _parts(net: GatedNetwork) -> list[tuple[str, nn.Module]]:
+    """Return what is saved, with the prefix of its tensors' names."""
     origin = net.origin if isinstance(net.origin, nn.Module) else nn.ModuleList(net.origin)
-    for prefix, module in (("model.", origin), ("layers.", net.layers)):
-        part = {name.removeprefix(prefix): t for name, t in full.items() if name.startswith(prefix)}
-        module.load_state_dict(part)  # type: ignore[union-attr]
+    return [("model.", origin), ("layers.", net.layers)]  # type: ignore[list-item]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -131,18 +133,15 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise StorageError(f"{path} is damaged, or no safetensors file: {error}") from error
+        raise StorageError(f"{path} is damaged or not a safetensors file: {error}") from error
     if KEY not in metadata:
-        raise StorageError(
-            f"{path} is a safetensors file that Penstock did not write: its header has no {KEY!r} entry. Files are "
-            "written by penstock.save."
-        )
+        raise StorageError(f"expected a file written by penstock.save, got {path}, whose header has no {KEY!r} entry.")
     try:
         header = json.loads(metadata[KEY])
         format_, writer = header["format"], header["penstock"]
         damaged = format_ == FORMAT and header["sha256"] != _digest(tensors, header)
     except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"{path} is damaged: its header cannot be read ({error!r}). Use another copy.") from error
+        raise StorageError(f"{path} is damaged: cannot read its header ({error!r}). Use another copy.") from error
     if format_ != FORMAT:
         advice = "Update Penstock." if format_ > FORMAT else "Train the network and save it again with this version."
         raise StorageError(
@@ -154,7 +153,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
-    """Return a checksum of everything in the file but itself."""
+    """Return a checksum of everything else in the file."""
     rest = {key: value for key, value in header.items() if key != "sha256"}
     digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     for name in sorted(tensors):
@@ -165,6 +164,6 @@ def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
 
 
 def describe(layer: GatedCompression) -> dict[str, Any]:
-    """Return how a layer is built, as JSON values."""
+    """Return the configuration of a layer, as JSON values."""
     positives = None if layer.gate is None or layer.gate.positives is None else list(layer.gate.positives)
     return {"config": asdict(layer.config), "positives": positives}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -18,12 +18,12 @@ from penstock.runtime.bundle.guarantee import Guarantee
 
 
 class GatedOutput(NamedTuple):
-    """What a forward pass gives for training.
+    """The output of a forward pass in training.
 
     Attributes:
         logits: (batch, classes).
-        gates: what each layer's gate says, its logits (batch,), or those of a `ClassGate` (batch, classes), of which
-            the gate's ``gate_logit`` makes (batch,); None for a layer without a gate.
+        gates: the logits of each layer's gate: (batch,), or (batch, classes) of a `ClassGate`, which ``gate_logit``
+            turns into (batch,); None for a layer without a gate.
     """
 
     logits: Tensor
@@ -50,16 +50,16 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class CutSpec:
-    """Where and out of what a gated network was made; all that is needed to make it again.
+    """How a network was cut: all that is needed to cut it the same way again.
 
     Attributes:
         model: the name of the network's class.
         at: the names of the cuts.
         example_shape: of one sample, without the batch.
         example_dtype: such as 'float32'.
-        classes: how many the network tells apart.
-        macs: a sample, of each stage.
-        fixed_size: only inputs of the example's shape are right, because a later stage uses sizes of earlier ones.
+        classes: the number of classes.
+        macs: multiply-accumulates per sample, of each stage.
+        fixed_size: only inputs of the example's shape work, because a later stage uses sizes of earlier ones.
     """
 
     model: str
@@ -71,27 +71,18 @@ class CutSpec:
     fixed_size: bool = False
 
 
-@dataclass(eq=False)
-class _Origin:
-    """The network that was cut; its modules are the stages' own, so it always has the trained weights."""
-
-    model: nn.Module | list[nn.Module] = field(repr=False)
-
-    def parts(self) -> list[nn.Module]:
-        """Return it as a list."""
-        return [self.model] if isinstance(self.model, nn.Module) else self.model
-
-
 class GatedNetwork(nn.Module):
     """Stages joined by gated compression layers. Made by `gate`.
 
     Attributes:
         stages: one more than there are layers.
-        layers: a `GatedCompression` behind each stage but the last.
-        background: the label of what is of no interest, and of what is stopped.
+        layers: a `GatedCompression` after each stage but the last.
+        background: the label of negatives, and of samples that are stopped.
         spec: where it was cut.
         guarantee: what its thresholds guarantee; None until calibrated.
     """
+
+    _origin: nn.Module | list[nn.Module]
 
     def __init__(
         self,
@@ -103,58 +94,55 @@ class GatedNetwork(nn.Module):
         background: int = 0,
     ):
         super().__init__()
+        known = f"a class of the network, 0 … {spec.classes - 1}"
         if not 0 <= background < spec.classes:
-            raise LabelError(
-                f"background = {background} is no class of this network; its classes are 0 … {spec.classes - 1}."
-            )
-        for layer in layers:
-            wrong = [c for c in (layer.gate.positives or ()) if not 0 <= c < spec.classes] if layer.gate else []
-            if wrong:
-                raise LabelError(
-                    f"positives {wrong} are no classes of this network; its classes are 0 … {spec.classes - 1}."
-                )
-            if isinstance(layer.gate, ClassGate) and layer.gate.background != background:
-                raise LabelError(
-                    f"a gate that learns classes was made for background = {layer.gate.background}, and the network "
-                    f"has {background}: make both for the same."
-                )
+            raise LabelError(f"background must be {known}, got {background}.")
         gates = [layer.gate for layer in layers if layer.gate is not None]
-        every = torch.arange(spec.classes)
-        if gates and not torch.stack([gate.omega(every, background) for gate in gates]).all(0).any():
+        for gate in gates:
+            unknown = [label for label in gate.positives or () if not 0 <= label < spec.classes]
+            if unknown:
+                raise LabelError(f"each of the positives must be {known}, got {unknown}.")
+            if isinstance(gate, ClassGate) and gate.background != background:
+                raise LabelError(
+                    f"expected gates built for background = {background}, got a ClassGate for {gate.background}."
+                )
+        labels = torch.arange(spec.classes)
+        if gates and not torch.stack([gate.omega(labels, background) for gate in gates]).all(0).any():
             raise LabelError(
-                f"nothing is of interest to all gates (positives {[gate.positives for gate in gates]}), so nothing "
-                "could reach the end: let the positives of a later gate be among those of the earlier ones."
+                f"no class passes all gates, positives {[gate.positives for gate in gates]}: choose the positives of "
+                "a later gate among those of the earlier ones."
             )
         self.stages = nn.ModuleList(stages)
         self.layers: Sequence[GatedCompression] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.spec = spec
         self.background = background
         self.guarantee: Guarantee | None = None
-        self._origin = _Origin(origin)
+        # Not registered as a submodule: its modules are those of the stages.
+        object.__setattr__(self, "_origin", origin)
 
     def forward(self, x: Tensor) -> GatedOutput:
         if self.spec.fixed_size and tuple(x.shape[1:]) != self.spec.example_shape:
             raise ShapeError(
-                f"an input of shape {tuple(x.shape)} came; a later stage of this network uses sizes of earlier ones, "
-                f"so only {('batch', *self.spec.example_shape)} is right. Gate it with an example of the shape needed."
+                f"expected input {self._expected_shape}, got {tuple(x.shape)}: later stages use sizes of earlier "
+                "ones. Gate the network with an example of the shape you need."
             )
         self._check_dtype(x)
         gates = []
         for stage, layer in zip(self.stages, self.layers, strict=False):
             x, logit = layer(stage(x))
             gates.append(logit)
-            if isinstance(self._origin.model, list):  # a stage that was given may change its input in place
+            if isinstance(self._origin, list):  # a user's own stage may change its input in place
                 x = x.clone()
         return GatedOutput(self.stages[-1](x), tuple(gates))
 
     @torch.no_grad()
     def predict(self, x: Tensor, *, active: Collection[int] | None = None) -> Prediction:
-        """Classify a batch, and really stop: later stages see only the survivors.
+        """Classify a batch; later stages compute only the samples that were not stopped.
 
         Args:
             x: (batch, ...).
-            active: the layers whose gates are switched on; None for all. ``{i}`` is the paper's independent gating,
-                ``range(i + 1)`` its incremental gating.
+            active: the layers whose gates are on, counted from 0; None for all. ``{i}`` is the paper's independent
+                gating, ``range(i + 1)`` its incremental gating.
         """
         active = self.active(active)
         self._check_input(x)
@@ -162,26 +150,27 @@ class GatedNetwork(nn.Module):
             return self._predict(x, active)
 
     def active(self, active: Collection[int] | None = None) -> frozenset[int]:
-        """Return the layers whose gates are on, after a check."""
+        """Return the layers whose gates are on; an error if one of them has no gate."""
         gated = {i for i, layer in enumerate(self.layers) if layer.gate is not None}
         if active is None:
             return frozenset(gated)
         wrong = sorted(set(active) - gated)
         if wrong:
-            raise CutError(f"there is no gate {wrong}: the gates of this network are {sorted(gated)}, counted from 0.")
+            raise CutError(f"active must be among the layers with a gate, {sorted(gated)}, got {wrong}.")
         return frozenset(active)
 
     def positive(self, labels: Tensor, active: Collection[int] | None = None) -> Tensor:
-        """Say which labels are of interest to every gate that is on, or to every gate if none is."""
-        gates = self.active(active) or self.active()
-        wanted = torch.ones_like(labels, dtype=torch.bool) if gates else labels != self.background
-        for i in gates:
-            wanted &= self._gate(i).omega(labels, self.background)
-        return wanted
+        """Return which labels are positive for every gate that is on, or for every gate if none is."""
+        on = self.active(active) or self.active()
+        positive = torch.ones_like(labels, dtype=torch.bool) if on else labels != self.background
+        for i, layer in enumerate(self.layers):
+            if layer.gate is not None and i in on:
+                positive &= layer.gate.omega(labels, self.background)
+        return positive
 
     @property
     def thresholds(self) -> tuple[float | None, ...]:
-        """The logit at which a sample passes each layer's gate. Setting them voids the guarantee."""
+        """The logit at which a sample passes each layer's gate. Setting them removes the guarantee."""
         return tuple(None if layer.gate is None else layer.gate.threshold.item() for layer in self.layers)
 
     @thresholds.setter
@@ -199,25 +188,20 @@ class GatedNetwork(nn.Module):
 
     @property
     def origin(self) -> nn.Module | list[nn.Module]:
-        """The network that was cut, with the weights as they are now; shared, not copied (`ungate` copies)."""
-        if isinstance(self._origin.model, nn.Module):
+        """The network that was cut, with the current weights; shared, not copied (`ungate` copies)."""
+        if isinstance(self._origin, nn.Module):
             for stage in self.stages:
-                _take_over(self._origin.model, stage)
-        return self._origin.model
+                _share_tensors(self._origin, stage)
+        return self._origin
 
     def train(self, mode: bool = True) -> GatedNetwork:
         """Set the mode, of the network that was cut too: some of its modules are in no stage."""
-        for module in self._origin.parts() if hasattr(self, "_origin") else ():
+        for module in [self._origin] if isinstance(self._origin, nn.Module) else self._origin:
             module.train(mode)
         return super().train(mode)
 
     def __str__(self) -> str:
         return render(network_table(self))
-
-    def _gate(self, i: int):  # type: ignore[no-untyped-def]
-        gate = self.layers[i].gate
-        assert gate is not None
-        return gate
 
     def _predict(self, x: Tensor, active: frozenset[int]) -> Prediction:
         batch = len(x)
@@ -228,10 +212,10 @@ class GatedNetwork(nn.Module):
         logits = torch.full((batch, self.spec.classes), torch.nan, device=x.device)
         for i, (stage, layer) in enumerate(zip(self.stages, self.layers, strict=False)):
             x = stage(x)
-            if i in active:
-                logit = self._gate(i).gate_logit(layer.score(x))
+            if layer.gate is not None and i in active:
+                logit = layer.gate.gate_logit(layer.score(x))
                 scores[alive, i] = logit.sigmoid()
-                stopped = is_stopped(logit, self._gate(i).threshold)
+                stopped = is_stopped(logit, layer.gate.threshold)
                 exit_stage[alive[stopped]] = i + 1
                 passed = ~stopped
                 alive, x = alive[passed], x[passed]
@@ -245,41 +229,43 @@ class GatedNetwork(nn.Module):
         return Prediction(label, exit_stage, exit_stage < len(self.stages), scores, logits)
 
     def _check_dtype(self, x: Tensor) -> None:
-        """Refuse what numpy gives by default, and weights hardly ever are: torch says it in its own words."""
+        """Explain the usual mistake, numpy's default dtype, more clearly than torch does."""
         if x.dtype == torch.float64:
-            weights = next((one.dtype for one in self.parameters() if one.is_floating_point()), x.dtype)
-            if weights != x.dtype:
-                raise ShapeError(f"an input of float64 came, and the weights are {weights}: convert it, x.float().")
+            dtype = next((weight.dtype for weight in self.parameters() if weight.is_floating_point()), x.dtype)
+            if dtype != x.dtype:
+                raise ShapeError(f"expected input of {dtype}, as the weights are, got {x.dtype}: use x.float().")
 
     def _check_input(self, x: Tensor) -> None:
         self._check_dtype(x)
-        wanted = self.spec.example_shape
+        shape = self.spec.example_shape
         any_length = not self.spec.fixed_size and all(layer.any_length for layer in self.layers)
-        fits = x.ndim == len(wanted) + 1 and (any_length or tuple(x.shape[1:]) == wanted)
+        fits = x.ndim == len(shape) + 1 and (any_length or tuple(x.shape[1:]) == shape)
         if not fits or x.is_floating_point() != ("float" in self.spec.example_dtype):
-            raise ShapeError(
-                f"an input of shape {tuple(x.shape)}, {x.dtype}, came; this network takes (batch, "
-                f"{', '.join(map(str, wanted))}), {self.spec.example_dtype}."
-            )
+            expected = f"{self._expected_shape}, {self.spec.example_dtype}"
+            raise ShapeError(f"expected input {expected}, got {tuple(x.shape)}, {x.dtype}.")
         bad = not_finite(x)
         if bad:
             raise ShapeError(
-                f"NaN or infinity in samples {bad[:10]} of {len(x)}: a gate cannot judge them, and stopping them "
-                "silently would hide a broken sensor. Replace or drop these samples before predicting."
+                f"NaN or infinity in samples {bad[:10]} of {len(x)}: stopping them silently would hide a broken "
+                "sensor. Replace or drop these samples before predicting."
             )
+
+    @property
+    def _expected_shape(self) -> str:
+        return f"(batch, {', '.join(map(str, self.spec.example_shape))})"
 
 
 def not_finite(x: Tensor) -> list[int]:
-    """Return the numbers of the samples that hold NaN or infinity."""
-    if not x.is_floating_point() or torch.isfinite(x.sum()):  # neither is ever lost in a sum, and sums are quick
+    """Return the indices of the samples that contain NaN or infinity."""
+    if not x.is_floating_point() or torch.isfinite(x.sum()):  # a fast check: a sum keeps NaN and infinity
         return []
     return (~torch.isfinite(x)).flatten(1).any(1).nonzero().flatten().tolist()
 
 
-def _take_over(origin: nn.Module, stage: nn.Module) -> None:
-    """Give the network that was cut the tensors of a stage, where the stage holds them by itself.
+def _share_tensors(origin: nn.Module, stage: nn.Module) -> None:
+    """Give the network that was cut the tensors that a stage holds itself.
 
-    A stage shares whole modules with it, but a tensor that `forward` reads directly is registered with the stage anew.
+    A stage shares whole modules with it, but a tensor that `forward` reads directly is registered with the stage again.
     """
     for kind in ("_parameters", "_buffers"):
         for path, part in stage.named_modules():

@@ -19,7 +19,7 @@ from penstock.gating.network import GatedNetwork, GatedOutput
 
 
 class Loss(NamedTuple):
-    """The total and its four terms, each before its weight: total is what is minimised, the rest is to be logged."""
+    """The total, which is minimised, and its four terms before their weights, to be logged."""
 
     total: Tensor
     prediction: Tensor
@@ -35,14 +35,14 @@ class Objective:
     Works in any training loop: ``objective(net, net(x), y).total.backward()``.
 
     Attributes:
-        alpha: the weight of early stopping. A number is shared out evenly among the gates (Σα = alpha); a sequence
-            gives each layer's own.
-        beta: the weight of compression. A number holds for each layer; a sequence gives each layer's own.
+        alpha: the weight of early stopping. A number is divided evenly among the gates (Σα = alpha); a sequence has
+            one for each layer.
+        beta: the weight of compression. A number is used for every layer; a sequence has one for each layer.
         xi: the weight of the penalty γ, the sum of squares of the network's weights.
         p: the transmission cost is L_p; 2 in the paper.
-        class_counts: how many samples of each class there are. Given, rare classes weigh more in the prediction loss,
-            and the rarer of positives and negatives weighs more in each gate's loss (in that of a `ClassGate` rare
-            classes do, too); on balanced data nothing changes.
+        class_counts: the number of samples of each class. If given, rare classes weigh more in the prediction loss,
+            and the rarer of positives and negatives weighs more in each gate's loss (rare classes too in that of a
+            `ClassGate`); on balanced data nothing changes.
     """
 
     alpha: float | Sequence[float] = 0.5
@@ -52,34 +52,19 @@ class Objective:
     class_counts: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "beta", "class_counts"):
-            if hasattr(value := getattr(self, name), "tolist"):  # of numpy, or of torch
-                object.__setattr__(self, name, value.tolist())
-        alphas = self.alpha if isinstance(self.alpha, Sequence) else [self.alpha]
-        betas = self.beta if isinstance(self.beta, Sequence) else [self.beta]
-        if any(not a >= 0 for a in alphas):
-            raise ObjectiveError(f"alpha = {self.alpha} is not possible: each weight is 0 or more.")
-        if not sum(alphas) < 1:
-            raise ObjectiveError(
-                f"Σα = {sum(alphas):g} is not possible: the gates' weights and the prediction's, η = 1 − Σα, share a "
-                "sum of 1, so Σα must stay below 1. Lower alpha."
-            )
-        if any(not b >= 0 for b in betas):
-            raise ObjectiveError(
-                f"beta = {self.beta} is not possible: the weight of the transmission cost is 0 or more."
-            )
-        if not self.xi >= 0:
-            raise ObjectiveError(f"xi = {self.xi} is not possible: the weight of the penalty is 0 or more.")
-        if self.class_counts is not None and any(count < 0 for count in self.class_counts):
-            raise ObjectiveError(f"class_counts = {list(self.class_counts)} is not possible: a count is 0 or more.")
+        for name in ("alpha", "beta", "xi", "class_counts"):
+            value = getattr(self, name)
+            if hasattr(value, "tolist"):  # a numpy array or a torch tensor
+                value = value.tolist()
+                object.__setattr__(self, name, value)
+            if any(not one >= 0 for one in _as_sequence(value)):
+                raise ObjectiveError(f"{name} must be at least 0, got {value}.")
+        total = sum(_as_sequence(self.alpha))
+        if not total < 1:
+            raise ObjectiveError(f"Σα must be below 1, got {total:g}: the prediction loss gets η = 1 − Σα.")
 
     def __call__(self, net: GatedNetwork, out: GatedOutput, labels: Tensor) -> Loss:
-        """Return the loss of one batch.
-
-        Args:
-            out: what ``net`` returned for the batch.
-            labels: (batch,), the class of each sample.
-        """
+        """Return the loss of one batch: ``out`` is the output of ``net``, labels are (batch,)."""
         check_labels(labels, net.spec.classes)
         labels = labels.long()
         alphas, betas = self.weights(net)
@@ -91,8 +76,7 @@ class Objective:
             for layer in net.layers
         ]
         penalty = squared_weights(net) if self.xi else zero
-        eta = 1 - sum(alphas)
-        total = eta * prediction + self.xi * penalty
+        total = (1 - sum(alphas)) * prediction + self.xi * penalty
         total = total + sum(a * loss for a, loss in zip(alphas, gates, strict=True))
         total = total + sum(b * cost for b, cost in zip(betas, costs, strict=True))
         return Loss(total, prediction, sum(gates, zero), sum(costs, zero), penalty)
@@ -110,49 +94,39 @@ class Objective:
             return None
         if len(self.class_counts) != net.spec.classes:
             raise ObjectiveError(
-                f"class_counts has {len(self.class_counts)} entries; this network has {net.spec.classes} classes."
+                f"class_counts must have one entry per class, {net.spec.classes}, got {len(self.class_counts)}."
             )
         counts = torch.tensor(self.class_counts, device=labels.device)
         if len(labels) and not counts[labels].all():
             unknown = sorted({label for label in labels.tolist() if not self.class_counts[label]})
-            raise ObjectiveError(f"classes {unknown} occur, but class_counts says that there are none of them.")
+            raise ObjectiveError(f"class_counts is 0 for classes {unknown}, which occur in the data: count them too.")
         return balanced_weights(counts)
 
     def gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of layer i's gate, of which ``logit`` is what it said."""
+        """Return the loss of layer i's gate, whose output is ``logit``."""
         gate = net.layers[i].gate
         assert gate is not None
-        wanted = gate.omega(labels, net.background)
-        passes = gate.gate_logit(logit) if isinstance(gate, ClassGate) else logit
+        positive = gate.omega(labels, net.background)
+        binary = gate.gate_logit(logit) if isinstance(gate, ClassGate) else logit
         weight = None
         if self.class_counts is not None:
             classes = torch.arange(len(self.class_counts), device=labels.device)
             counts = torch.tensor(self.class_counts, device=labels.device)
-            interesting = gate.omega(classes, net.background)
-            both = balanced_weights(torch.stack([counts[~interesting].sum(), counts[interesting].sum()]))
-            weight = both[wanted.long()]
-        loss = F.binary_cross_entropy_with_logits(passes, wanted.to(passes.dtype), weight=weight)
+            inside = gate.omega(classes, net.background)
+            weight = balanced_weights(torch.stack([counts[~inside].sum(), counts[inside].sum()]))[positive.long()]
+        target = positive.to(binary.dtype)
+        loss = F.binary_cross_entropy_with_logits(binary, target, weight=weight)
         if not isinstance(gate, ClassGate):
             return loss
-        which = which_class_loss(logit, passes, labels, wanted)
+        # -log p(class | positive or not): by the chain rule, the loss of all classes without the binary loss
+        binary_loss = F.binary_cross_entropy_with_logits(binary, target, reduction="none")
+        class_loss = F.cross_entropy(logit, labels, reduction="none") - binary_loss
         weights = self.class_weights(net, labels)
-        return loss + gate.class_loss_weight * (which if weights is None else which * weights[labels]).mean()
-
-
-def which_class_loss(logits: Tensor, passes: Tensor, labels: Tensor, wanted: Tensor) -> Tensor:
-    """Return what it costs to know the class when it is known whether it is of interest: -log p(class | side).
-
-    By the chain rule it is the cross-entropy of all classes without that of the two sides.
-
-    Shapes:
-        logits: (batch, classes); passes, labels, wanted: (batch,) -> (batch,)
-    """
-    sides = F.binary_cross_entropy_with_logits(passes, wanted.to(passes.dtype), reduction="none")
-    return F.cross_entropy(logits, labels, reduction="none") - sides
+        return loss + gate.class_loss_weight * (class_loss if weights is None else class_loss * weights[labels]).mean()
 
 
 def balanced_weights(counts: Tensor) -> Tensor:
-    """Return class weights that give each class that occurs the same say, with a mean weight of 1 a sample.
+    """Return weights that give every class that occurs the same total, with a mean of 1 per sample.
 
     >>> balanced_weights(torch.tensor([90, 10])).tolist()
     [0.5555555820465088, 5.0]
@@ -171,25 +145,23 @@ def squared_weights(net: GatedNetwork) -> Tensor:
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Refuse labels that are no classes."""
+    """Raise a LabelError unless each label is one of the classes."""
     if labels.ndim != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
-        raise LabelError(
-            f"labels of shape {tuple(labels.shape)}, {labels.dtype}, came; give one class number for each sample: "
-            "(batch,), int64."
-        )
+        raise LabelError(f"expected integer labels of shape (batch,), got {tuple(labels.shape)}, {labels.dtype}.")
     if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
         wrong = sorted({int(label) for label in labels.tolist() if not 0 <= label < classes})
-        raise LabelError(
-            f"labels {wrong[:10]} are outside the classes: this network tells {classes} apart, 0 … {classes - 1}."
-        )
+        raise LabelError(f"labels must be one of the {classes} classes 0 … {classes - 1}, got {wrong[:10]}.")
+
+
+def _as_sequence(value: float | Sequence[float] | None) -> Sequence[float]:
+    if value is None:
+        return []
+    return value if isinstance(value, Sequence) else [value]
 
 
 def _for_each(name: str, given: float | Sequence[float], has: list[bool], share: bool) -> list[float]:
-    if isinstance(given, Sequence):
-        if len(given) != len(has):
-            raise ObjectiveError(
-                f"{len(given)} values of {name} came for {len(has)} layers: give one number, or one for each layer."
-            )
-        return [float(value) if yes else 0.0 for value, yes in zip(given, has, strict=True)]
-    each = given / max(1, sum(has)) if share else given
-    return [float(each) if yes else 0.0 for yes in has]
+    if not isinstance(given, Sequence):
+        given = [given / max(1, sum(has)) if share else given] * len(has)
+    if len(given) != len(has):
+        raise ObjectiveError(f"{name} must be one number or one for each of {len(has)} layers, got {len(given)}.")
+    return [float(value) if yes else 0.0 for value, yes in zip(given, has, strict=True)]

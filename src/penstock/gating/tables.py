@@ -1,4 +1,4 @@
-"""Tables of cuts and gated networks for a terminal of 100 columns, and what other tables are built from."""
+"""Tables of cuts and gated networks for a terminal of 100 columns, and helpers for other tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import exp, prod
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table
 
 from penstock.gating.layers.gated_compression import FLOAT_BYTES
@@ -29,32 +29,22 @@ def cuts_table(cuts: Iterable[Cut]) -> Table:
 
 
 def network_table(net: GatedNetwork) -> Table:
-    """Return a table with one row for each stage and the layer behind it."""
-    title = f"Gated {net.spec.model}"
-    table = table_of(
-        "stage",
-        "cut after",
-        ">MACs",
-        ">features",
-        ">kept",
-        ">bytes",
-        "gate passes",
-        ">from score",
-        title=title,
-    )
+    """Return a table with one row for each stage and the layer after it."""
+    columns = ("stage", "cut after", ">MACs", ">features", ">kept", ">bytes", "gate passes", ">from score")
+    table = table_of(*columns, title=f"Gated {net.spec.model}")
     for i, macs in enumerate(net.spec.macs):
         if i == len(net.layers):
             table.add_row(str(i + 1), "(end)", count(macs))
             continue
         layer = net.layers[i]
-        wanted, score = "(no gate)", ""
+        positives, score = "(no gate)", ""
         if layer.gate is not None:
-            wanted = "all but background" if layer.gate.positives is None else str(set(layer.gate.positives))
+            positives = "all but background" if layer.gate.positives is None else str(set(layer.gate.positives))
             score = threshold_score(layer.gate.threshold.item())
             macs += layer.gate_macs
         kept = f"{layer.transmitted_values:,}"
         payload = f"{layer.transmitted_values * FLOAT_BYTES:,}"
-        table.add_row(str(i + 1), net.spec.at[i], count(macs), dims(layer.feature), kept, payload, wanted, score)
+        table.add_row(str(i + 1), net.spec.at[i], count(macs), dims(layer.feature), kept, payload, positives, score)
     return table
 
 
@@ -62,9 +52,8 @@ def table_of(*columns: str, title: str) -> Table:
     """Return an empty table; columns whose name starts with '>' are right-aligned."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(
-            column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold"
-        )
+        justify: JustifyMethod = "right" if column.startswith(">") else "left"
+        table.add_column(column.removeprefix(">"), justify=justify, overflow="fold")
     return table
 
 

@@ -1,4 +1,4 @@
-"""Training and evaluation mode, for a while."""
+"""Switch a module to training or evaluation mode temporarily."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 @contextmanager
 def temporary_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
-    """Put every submodule into one mode for a while, and then each back into its own."""
+    """Put every submodule into one mode, and afterwards each back into its own."""
     others = [part for part in module.modules() if part.training != training]
     try:
         for part in others:

@@ -90,7 +90,7 @@ def test_transmission_cost_is_the_mean_power(p):
 
 
 def test_errors_say_what_to_do():
-    with pytest.raises(ObjectiveError, match="p must be above 0"):
+    with pytest.raises(ObjectiveError, match=r"p, .* 0"):
         transmission_cost(torch.ones(3), 0)
     with pytest.raises(ShapeError, match=r"\(batch, 4, 5\).*\(2, 4, 6\)"):
         Compression((4, 5))(torch.zeros(2, 4, 6))

@@ -54,7 +54,7 @@ def test_a_buffer_that_forward_counts_in_goes_on_counting():
     assert model[1].calls == 0
     net(x), net(x)
     assert ps.ungate(net)[1].calls == 2
-    with pytest.raises(CutError, match=r"Counting.forward cannot be traced: it changes its buffer 'calls'"):
+    with pytest.raises(CutError, match=r"Counting.*'calls'"):
         ps.cuts(Counting(), x)
 
 
@@ -74,33 +74,33 @@ def test_random_numbers_of_forward_stay_random():
     model, x = nn.Sequential(nn.Linear(6, 6), Noisy(), nn.Linear(6, 3)), torch.randn(4, 6)
     net = ps.gate(model, x, at="0", layer=ps.LayerConfig("compression"))
     assert not torch.equal(net(x).logits, net(x).logits)
-    with pytest.raises(CutError, match="it draws random numbers"):
+    with pytest.raises(CutError, match=r"Noisy.*random"):
         ps.cuts(Noisy(), x)
 
 
 class LayerDrop(nn.Module):
-    """A block that is left out by chance while training; the chance is Python's own, or numpy's."""
+    """A block that is skipped at random in training; the random number is Python's or numpy's."""
 
-    def __init__(self, chance):
+    def __init__(self, draw):
         super().__init__()
-        self.inner, self.chance = nn.Linear(6, 6), chance
+        self.inner, self.draw = nn.Linear(6, 6), draw
 
     def forward(self, x):
-        if self.training and self.chance() < 0.5:
+        if self.training and self.draw() < 0.5:
             return x
         return x + self.inner(x)
 
 
-def chance_of_numpy():
+def draw_with_numpy():
     return np.random.rand()
 
 
-@pytest.mark.parametrize("chance", [random.random, chance_of_numpy])
+@pytest.mark.parametrize("draw", [random.random, draw_with_numpy])
 @pytest.mark.parametrize("seed", range(4))
-def test_chance_that_is_not_torchs_stays_chance_too(chance, seed):
+def test_random_numbers_of_python_and_numpy_stay_random_too(draw, seed):
     random.seed(seed)
     np.random.seed(seed)
-    model = nn.Sequential(nn.Linear(6, 6), LayerDrop(chance), nn.ReLU(), nn.Linear(6, 3)).train()
+    model = nn.Sequential(nn.Linear(6, 6), LayerDrop(draw), nn.ReLU(), nn.Linear(6, 3)).train()
     net = ps.gate(model, torch.zeros(2, 6), at=0.5, layer=ps.LayerConfig("gate"))
     x = torch.randn(4, 6)
     outputs = {tuple(net(x).logits.flatten().tolist()) for _ in range(30)}
@@ -108,7 +108,7 @@ def test_chance_that_is_not_torchs_stays_chance_too(chance, seed):
 
 
 @pytest.mark.parametrize("layer", [ps.LayerConfig(), ps.LayerConfig("gate"), ps.LayerConfig("compression")])
-def test_a_given_stage_may_change_its_input_in_place(layer):
+def test_a_users_stage_may_change_its_input_in_place(layer):
     stages = [nn.Linear(6, 8), nn.Sequential(nn.ReLU(inplace=True), nn.Linear(8, 3))]
     net = ps.gate(stages, torch.zeros(2, 6), layer=layer).train()
     x, y = torch.randn(8, 6), torch.arange(8) % 3
@@ -120,7 +120,7 @@ def test_a_given_stage_may_change_its_input_in_place(layer):
 def test_networks_that_cannot_be_copied_say_what_to_do():
     old = nn.utils.weight_norm(nn.Linear(6, 6))
     old(torch.zeros(1, 6))
-    with pytest.raises(CutError, match=r"a Sequential cannot be copied: .* take those of nn.utils.parametrizations"):
+    with pytest.raises(CutError, match=r"Sequential.*parametrizations"):
         ps.gate(nn.Sequential(old, nn.ReLU(), nn.Linear(6, 3)), torch.zeros(2, 6), at=0.5)
 
 
@@ -199,7 +199,7 @@ def test_a_network_of_another_precision():
         net.predict(x)
 
 
-def test_in_place_behind_a_view_trains():
+def test_an_in_place_operation_on_a_view_trains():
     model = nn.Sequential(nn.Conv1d(3, 4, 3), nn.Flatten(), nn.ReLU(inplace=True), nn.Linear(4 * 8, 3))
     for layer in (ps.LayerConfig(), ps.LayerConfig("gate")):
         net, x = ps.gate(model, torch.zeros(2, 3, 10), at="0", layer=layer), torch.randn(4, 3, 10)
@@ -211,7 +211,7 @@ def test_in_place_behind_a_view_trains():
 def test_hooks_of_the_network_itself_are_refused():
     model = sequential()
     model.register_forward_hook(lambda module, inputs, output: output * 2)
-    with pytest.raises(CutError, match="Sequential has forward hooks of its own"):
+    with pytest.raises(CutError, match=r"Sequential.*hooks"):
         ps.cuts(model, torch.zeros(2, 6))
     inner = sequential()
     inner[0].register_forward_hook(lambda module, inputs, output: output * 2)
@@ -232,5 +232,5 @@ def test_module_names_come_before_operations():
 
 
 def test_gates_that_nothing_could_pass_are_refused():
-    with pytest.raises(LabelError, match=r"nothing is of interest to all gates \(positives \[\(1,\), \(2,\)\]\)"):
+    with pytest.raises(LabelError, match=r"positives \[\(1,\), \(2,\)\]"):
         ps.gate(sequential(), torch.zeros(2, 6), at=[0.3, 0.7], positives=[{1}, {2}])

@@ -96,7 +96,7 @@ def test_a_second_call_has_a_name_of_its_own():
 
 def test_what_cannot_be_traced_stays_in_one_piece():
     assert [cut.name for cut in ps.cuts(Branching(), torch.ones(2, 6))] == ["before", "relu", "inner", "relu#2"]
-    with pytest.raises(CutError, match=r"'inner.fc' is not possible: it lies inside 'inner', which cannot be traced"):
+    with pytest.raises(CutError, match=r"'inner.fc'.*'inner'"):
         ps.gate(Branching(), torch.ones(2, 6), at="inner.fc")
 
 
@@ -117,49 +117,45 @@ class Skip(nn.Module):
 
 
 def test_a_cut_that_several_tensors_cross_names_them():
-    with pytest.raises(
-        CutError, match=r"after 'b' is not possible: 2 tensors cross there \(a, b: .*next legal places: 'add', 'a'"
-    ):
+    with pytest.raises(CutError, match=r"'b': 2 tensors.*\(a, b.*'add', 'a'"):
         ps.gate(Skip(), torch.zeros(1, 6), at="b")
 
 
 def test_an_unknown_name_is_answered_with_close_ones():
-    with pytest.raises(CutError, match=r"'blocks.33' is not possible: BlockNet has no such module. Close: 'blocks.3'"):
+    with pytest.raises(CutError, match=r"'blocks.33'.*BlockNet.*'blocks.3'"):
         ps.gate(resnet8(), torch.zeros(1, 1, 28, 28), at="blocks.33")
 
 
 @pytest.mark.parametrize("depth", [0.0, 1.0, -0.1, 1.5, float("nan")])
 def test_a_depth_outside_is_refused(depth):
-    with pytest.raises(CutError, match=rf"a gate at depth {depth} is not possible: a depth lies between 0 and 1"):
+    with pytest.raises(CutError, match=rf"depth .*{depth}"):
         ps.gate(sequential(), torch.zeros(2, 6), at=depth)
 
 
-@pytest.mark.parametrize("at", [True, -1, [2], [None], [b"x"]])
-def test_places_that_make_no_sense(at):
-    with pytest.raises(CutError, match=r"says nothing|is not possible"):
+@pytest.mark.parametrize(("at", "token"), [(True, "True"), (-1, "-1"), ([2], "2"), ([None], "None"), ([b"x"], "b'x'")])
+def test_places_that_make_no_sense(at, token):
+    with pytest.raises(CutError, match=f"at .*got {token}"):
         ps.gate(sequential(), torch.zeros(2, 6), at=at)
 
 
 def test_two_gates_at_one_place():
-    with pytest.raises(
-        CutError, match=r"two gates at one place: 0.38 and 0.42 both fall on 'blocks.3'. Legal depths .*0.10, 0.20"
-    ):
+    with pytest.raises(CutError, match=r"0.38 and 0.42 .*'blocks.3'.*0.10, 0.20"):
         ps.gate(resnet8(), torch.zeros(1, 1, 28, 28), at=[0.38, 0.42])
 
 
 def test_at_is_missing():
-    with pytest.raises(CutError, match="at is missing: give a depth"):
+    with pytest.raises(CutError, match="at is missing"):
         ps.gate(sequential(), torch.zeros(2, 6))
 
 
 @pytest.mark.parametrize(
     ("example", "text"),
     [
-        (torch.zeros(2, 7), r"shape \(2, 7\), torch.float32, does not fit Sequential"),
-        (torch.zeros(2, 6, dtype=torch.int64), r"shape \(2, 6\), torch.int64, does not fit"),
-        (torch.zeros(6), r"shape \(6,\); give a batch of at least one sample"),
-        (torch.zeros(0, 6), r"shape \(0, 6\); give a batch of at least one sample"),
-        ([1, 2], r"the example is a list; give a tensor"),
+        (torch.zeros(2, 7), r"Sequential.*\(2, 7\), torch.float32"),
+        (torch.zeros(2, 6, dtype=torch.int64), r"Sequential.*\(2, 6\), torch.int64"),
+        (torch.zeros(6), r"batch .*\(6,\)"),
+        (torch.zeros(0, 6), r"batch .*\(0, 6\)"),
+        ([1, 2], "tensor .*list"),
     ],
 )
 def test_an_example_that_does_not_fit(example, text):
@@ -176,7 +172,7 @@ def test_a_network_for_one_batch_size_only():
         def forward(self, x):
             return self.b(self.a(x).reshape(4, 6))
 
-    with pytest.raises(ShapeError, match="any batch size must work"):
+    with pytest.raises(ShapeError, match="any batch size"):
         ps.cuts(Fixed(), torch.zeros(4, 6))
 
 
@@ -193,9 +189,7 @@ class Flow(nn.Module):
 
 
 def test_data_dependent_flow_says_where_and_what_to_do():
-    with pytest.raises(
-        CutError, match=r"Flow.forward cannot be traced at 'if x.sum\(\) > 0:'.*pass its stages as a list"
-    ):
+    with pytest.raises(CutError, match=r"Flow.forward .*'if x.sum\(\) > 0:'.*gate\(\[stage1"):
         ps.cuts(Flow(), torch.zeros(2, 6))
 
 
@@ -230,13 +224,13 @@ def test_several_outputs_and_inputs():
             x = self.a(x)
             return (self.b(x), x) if self.training else self.b(x)
 
-    with pytest.raises(CutError, match=r"Two returns 2 values \(tuple\); a network with one output"):
+    with pytest.raises(CutError, match=r"Two .*tuple of 2"):
         ps.cuts(Two(), torch.zeros(2, 6))
-    with pytest.raises(CutError, match=r"takes 2 inputs \(left, right\)"):
+    with pytest.raises(CutError, match=r"Pair.* 2 \(left, right\)"):
         ps.cuts(Pair(), torch.zeros(2, 6))
-    with pytest.raises(CutError, match=r"Map returns shape .*; a network that returns class logits"):
+    with pytest.raises(CutError, match=r"Map .*\('batch', 3, 5\)"):
         ps.cuts(Map(), torch.zeros(2, 6, 5))
-    with pytest.raises(CutError, match=r"Aux.forward cannot be traced: it .* in training than in evaluation"):
+    with pytest.raises(CutError, match=r"Aux.forward .*training .*evaluation"):
         ps.cuts(Aux(), torch.zeros(2, 6))
 
 
@@ -269,5 +263,5 @@ def test_a_batch_that_is_not_first_cannot_be_cut():
     names = [name for cut in ps.cuts(TimeFirst(), torch.zeros(2, 2, 6)) for name in (cut.name, *cut.also)]
     assert "inp" in names
     assert "gru" not in names
-    with pytest.raises(CutError, match="a gate needs"):
+    with pytest.raises(CutError, match=r"'gru'.*shape"):
         ps.gate(TimeFirst(), torch.zeros(2, 2, 6), at="gru")

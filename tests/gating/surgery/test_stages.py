@@ -44,15 +44,15 @@ def test_a_list_of_stages_can_be_saved_and_loaded(tmp_path):
 
 
 def test_bad_lists():
-    with pytest.raises(CutError, match="a list of 1 came; give a network, or a list of two or more stages"):
+    with pytest.raises(CutError, match=r"at least 2 .*\['Linear'\]"):
         ps.gate([nn.Linear(6, 3)], torch.zeros(1, 6))
-    with pytest.raises(CutError, match=r"a list of \['str'\] came"):
+    with pytest.raises(CutError, match="'str'"):
         ps.gate([nn.Linear(6, 3), "head"], torch.zeros(1, 6))
-    with pytest.raises(CutError, match=r"at=0.4 came with a list of stages"):
+    with pytest.raises(CutError, match=r"at .*0.4"):
         ps.gate(stages(), torch.zeros(1, 6), at=0.4)
-    with pytest.raises(ShapeError, match=r"stage 2 does not take what comes to it, shape \(1, 5\)"):
+    with pytest.raises(ShapeError, match=r"stage 2 .*\(1, 5\)"):
         ps.gate([nn.Linear(6, 5), nn.Linear(4, 3)], torch.zeros(1, 6))
-    with pytest.raises(ShapeError, match=r"stage 1 returns tuple; a stage returns one tensor"):
+    with pytest.raises(ShapeError, match=r"stage 1 .*tuple"):
         ps.gate([nn.GRU(6, 5, batch_first=True), nn.Linear(5, 3)], torch.zeros(1, 4, 6))
 
 
@@ -62,9 +62,9 @@ def test_values_of_numpy_and_torch_are_values_too():
         assert ps.gate(sequential(), x, at=at).spec.at == ps.gate(sequential(), x, at=0.5).spec.at
     for positives in ({np.int64(1), np.int64(2)}, np.array([1, 2]), torch.tensor([1, 2]), [np.array([1, 2])]):
         assert ps.gate(sequential(), x, at=0.5, positives=positives).layers[0].gate.positives == (1, 2)
-    with pytest.raises(LabelError, match="a gate with no positives would stop everything"):
+    with pytest.raises(LabelError, match="positives"):
         ps.gate(sequential(), x, at=0.5, positives=np.array([], int))
-    with pytest.raises(CutError, match=r"1\)? is neither a depth like 0.4 nor a module's name"):
+    with pytest.raises(CutError, match=r"at .*1\)?"):
         ps.gate(sequential(), x, at=np.array([1, 2]))
 
 
@@ -82,13 +82,13 @@ def test_one_value_for_all_or_one_for_each():
     assert net.layers[0].gate.positives is None
     assert net.layers[0].compression is None
     assert net.layers[1].gate is None
-    with pytest.raises(LabelError, match="positives for 3 gates came, and there are 2"):
+    with pytest.raises(LabelError, match=r"positives .*2 gates.* 3"):
         ps.gate(sequential(), x, at=[0.3, 0.7], positives=[{1}, {2}, {3}])
     with pytest.raises(CutError, match="LayerConfig"):
         ps.gate(sequential(), x, at=[0.3, 0.7], layer=[ps.LayerConfig()])
-    with pytest.raises(LabelError, match=r"positives \[7\] are no classes of this network; its classes are 0 … 3"):
+    with pytest.raises(LabelError, match=r"positives .*0 … 3.*\[7\]"):
         ps.gate(sequential(), x, at=0.3, positives={1, 7})
-    with pytest.raises(LabelError, match=r"background = 4 is no class"):
+    with pytest.raises(LabelError, match=r"background .*4"):
         ps.gate(sequential(), x, at=0.3, background=4)
 
 

@@ -26,15 +26,13 @@ def transmission_cost(phi: Tensor, p: float = 2.0) -> Tensor:
     0.28125
     """
     if not p > 0:
-        raise ObjectiveError(
-            f"p must be above 0, got {p}: it is the exponent of the transmission cost (2 in the paper)."
-        )
+        raise ObjectiveError(f"p, the exponent of the transmission cost, must be above 0, got {p}.")
     clipped = clip(phi) if p >= 1 else phi.clamp(1e-6, 1)  # below p = 1 the slope at 0 is infinite
     return clipped.pow(p).mean() / p
 
 
 class Compression(nn.Module):
-    """Drop the dimensions that the rest of the network can do without.
+    """Drop the dimensions that the rest of the network does not need.
 
     A new mask keeps everything: φ starts at random values in (½, 1], so the network first computes what it computed
     before, and dimensions are dropped one by one rather than all in the same step.
@@ -99,12 +97,11 @@ class Compression(nn.Module):
         return 1 - self.density
 
     def extra_repr(self) -> str:
-        kept, units = len(self.kept), self.phi.numel()
-        return f"{self.feature}, granularity={self.granularity!r}, kept={kept}/{units}"
+        return f"{self.feature}, granularity={self.granularity!r}, kept={len(self.kept)}/{self.phi.numel()}"
 
     def _check(self, x: Tensor) -> None:
         if x.ndim != len(self.feature) + 1 or self.layout.mask_shape(tuple(x.shape[1:])) != tuple(self.phi.shape):
             raise ShapeError(
                 f"expected features (batch, {', '.join(map(str, self.feature))}) for a mask with granularity "
-                f"{self.granularity!r}, got {tuple(x.shape)}. Gate with an example of the shape it will run on."
+                f"{self.granularity!r}, got {tuple(x.shape)}. Gate the network with an example of the size you run on."
             )

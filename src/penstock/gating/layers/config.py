@@ -27,7 +27,7 @@ class LayerConfig:
     """Configure one gated compression layer.
 
     Attributes:
-        parts: "both", a gate behind a compression mask: the paper's layer; "gate", which stops samples and sends all
+        parts: "both", a compression mask and then a gate: the paper's layer; "gate", which stops samples and sends all
             features on; "compression", which every sample passes.
         granularity: what one mask dimension covers. "element": one value of the features, the paper's choice, for
             inputs of a fixed size; "channel": the first axis of (C, H, W) and (C, T); "feature": the last axis of

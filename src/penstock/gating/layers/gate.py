@@ -1,4 +1,4 @@
-"""The gate: a small binary head that says whether a sample is worth the next stage (the paper's section 2.1).
+"""The gate: a small binary head that scores whether a sample needs the next stage (the paper's section 2.1).
 
 The head must survive the paper's learning rate of 0.01. A narrow ReLU layer on flattened features did not: its units
 died and it stopped everything. Here the narrow layer is normalised before its activation, so no step, however large,
@@ -23,8 +23,8 @@ from penstock.gating.layers.mask_layout import MASK_LAYOUTS
 class Gate(nn.Module):
     """Score each sample: is there anything here worth waking the next island for?
 
-    The gate sees one value for each dimension of the mask, so its weights shrink with the mask: given ``kept``, it
-    reads packed features and computes exactly what it computed from the masked ones.
+    The gate reads one value per mask dimension, so its weights shrink with the mask: given ``kept``, it reads packed
+    features and computes the same as from the masked ones.
 
     Shapes:
         x: (batch, *feature) -> logits: (batch,); a sample passes when its logit reaches ``threshold``.
@@ -46,10 +46,7 @@ class Gate(nn.Module):
     ):
         super().__init__()
         if positives is not None and not len(positives):
-            raise LabelError(
-                "a gate with no positives would stop everything: name at least one label, or None for all but "
-                "background."
-            )
+            raise LabelError("positives must name at least one label, or be None for all but background, got none.")
         self.granularity = granularity
         self.positives = None if positives is None else tuple(sorted({int(label) for label in positives}))
         self.squeeze = nn.Linear(prod(MASK_LAYOUTS[granularity].mask_shape(feature)), width)
@@ -69,13 +66,12 @@ class Gate(nn.Module):
         """Return the hidden units of features, or of packed features: (batch, width)."""
         weight = self.squeeze.weight if kept is None else self.squeeze.weight.index_select(1, kept)
         pooled = MASK_LAYOUTS[self.granularity].pool(x)  # (batch, units)
-        if not torch.is_autocast_enabled(x.device.type):  # which casts by itself
+        if not torch.is_autocast_enabled(x.device.type):  # autocast casts by itself
             pooled = pooled.to(weight.dtype)
-        hidden = F.linear(pooled, weight, self.squeeze.bias)  # (batch, width)
-        return F.silu(self.norm(hidden))
+        return F.silu(self.norm(F.linear(pooled, weight, self.squeeze.bias)))
 
     def gate_logit(self, out: Tensor) -> Tensor:
-        """Return what is held against the threshold, (batch,), given what `forward` returned; here the same."""
+        """Return the logit that is compared with the threshold, (batch,), given the output of `forward`."""
         return out
 
     def omega(self, labels: Tensor, background: int) -> Tensor:
@@ -86,28 +82,27 @@ class Gate(nn.Module):
 
     def shrink(self, kept: Tensor) -> Gate:
         """Return the gate for packed features, with the parameters of the kept dimensions only."""
-        few = nn.utils.skip_init(nn.Linear, len(kept), self.width).to(self.squeeze.weight)
-        few.load_state_dict({"weight": self.squeeze.weight.detach().index_select(1, kept), "bias": self.squeeze.bias})
-        return copy.deepcopy(self, {id(self.squeeze): few}).train(self.training)  # few stands in for all of them
+        small = nn.utils.skip_init(nn.Linear, len(kept), self.width).to(self.squeeze.weight)
+        small.load_state_dict({"weight": self.squeeze.weight.detach().index_select(1, kept), "bias": self.squeeze.bias})
+        return copy.deepcopy(self, {id(self.squeeze): small}).train(self.training)  # the copy has `small` as squeeze
 
     def macs(self, kept: int) -> int:
         """Return the multiply-accumulates of one decision when ``kept`` dimensions are read."""
         return (kept + 1) * self.width
 
     def extra_repr(self) -> str:
-        wanted = "all but background" if self.positives is None else self.positives
-        return f"positives={wanted}, threshold={self.threshold.item():.4g}"
+        positives = "all but background" if self.positives is None else self.positives
+        return f"positives={positives}, threshold={self.threshold.item():.4g}"
 
 
 class ClassGate(Gate):
-    """A gate that also learns which class it sees; asked for, it still says only whether that is of interest.
+    """A gate that also learns to predict the class; in use it still decides only whether the sample is positive.
 
-    What it reads has to serve the network behind it as well. A gate that learns nothing but yes or no pulls it towards
-    that one question; one that learns the class too pulls it where the network wants it
-    (docs/decisions/0017-class-gates.md).
+    The features that the gate reads are also used by the rest of the network. A binary loss alone would train them for
+    that one question; a class loss trains them for what the network needs (docs/decisions/0017-class-gates.md).
 
     Shapes:
-        x: (batch, *feature) -> class logits: (batch, classes); `gate_logit` makes of them the log-odds of Ω, (batch,).
+        x: (batch, *feature) -> class logits: (batch, classes); `gate_logit` turns them into log-odds of Ω, (batch,).
 
     Attributes:
         class_loss_weight: the weight of its class loss in training, relative to its binary loss.
@@ -129,17 +124,17 @@ class ClassGate(Gate):
     ):
         super().__init__(feature, granularity, width=width, positives=positives)
         if not 0 < class_loss_weight < inf:
-            raise ObjectiveError(f"class_loss_weight = {class_loss_weight:g} is not possible: it is a weight, above 0.")
+            raise ObjectiveError(f"class_loss_weight must be finite and above 0, got {class_loss_weight:g}.")
         self.background, self.class_loss_weight = background, class_loss_weight
         self.score = nn.Linear(width, classes)
-        wanted = self.omega(torch.arange(classes), background)
-        if wanted.all() or not wanted.any():
+        positive = self.omega(torch.arange(classes), background)
+        if positive.all() or not positive.any():
             raise LabelError(
-                f"positives {self.positives} with background = {background} leave a gate nothing to tell apart: of the "
-                f"classes 0 … {classes - 1} some are of interest to it, and some are not."
+                f"a gate needs both positive and negative classes among 0 … {classes - 1}, got positives = "
+                f"{self.positives} and background = {background}."
             )
-        self.register_buffer("inside", wanted.nonzero().flatten(), persistent=False)
-        self.register_buffer("outside", (~wanted).nonzero().flatten(), persistent=False)
+        self.register_buffer("inside", positive.nonzero().flatten(), persistent=False)
+        self.register_buffer("outside", (~positive).nonzero().flatten(), persistent=False)
 
     def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
         return self.score(self.hidden(x, kept)).float()

@@ -1,4 +1,4 @@
-"""The gated compression layer: a gate behind a compression mask (the paper's section 2.3)."""
+"""The gated compression layer: a compression mask and then a gate (the paper's section 2.3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.gating.layers.gate import ClassGate, Gate
 from penstock.gating.layers.mask_layout import MASK_LAYOUTS, MaskLayout
 
 FLOAT_BYTES = 4
-"""Features are sent as float32 unless they are quantised."""
+"""Features are sent as float32 unless they are quantized."""
 
 
 class GatedCompression(nn.Module):
@@ -120,9 +120,7 @@ class GatedCompression(nn.Module):
     @property
     def gate_macs(self) -> int:
         """The multiply-accumulates of one gate decision; 0 without a gate."""
-        if self.gate is None:
-            return 0
-        return self.gate.macs(round(self.density * self._gate_inputs))
+        return 0 if self.gate is None else self.gate.macs(round(self.density * self._gate_inputs))
 
     @property
     def _reads_all(self) -> bool:

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,89 +12,63 @@ from torch.nn import functional as F
 from penstock.gating.layers.config import Granularity
 
 
-class MaskLayout(Protocol):
-    """What one mask dimension covers."""
+class MaskLayout:
+    """One mask dimension per element of the features: the paper's choice, and the finest."""
 
-    @property
-    def any_length(self) -> bool:
-        """Whether axes that the mask does not cover may differ in length from the example."""
-        ...
+    any_length = False
+    """Whether axes that the mask does not cover may differ in length from the example."""
 
     def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
         """Return the mask's shape, which broadcasts against ``feature``."""
-        ...
-
-    def packed_shape(self, feature: tuple[int, ...], kept: int) -> tuple[int, ...]:
-        """Return the shape of one sample's packed features when ``kept`` mask dimensions are kept."""
-        ...
-
-    def pool(self, x: Tensor) -> Tensor:
-        """Return one value per mask dimension: (batch, *feature) -> (batch, units)."""
-        ...
-
-    def pack(self, x: Tensor, kept: Tensor) -> Tensor:
-        """Return only the kept dimensions of ``x``: what crosses a link."""
-        ...
-
-    def unpack(self, packed: Tensor, positions: Tensor, feature: tuple[int, ...]) -> Tensor:
-        """Put packed values back to their positions (`packed_positions`), with zeros in between."""
-        ...
-
-
-@dataclass(frozen=True)
-class _ElementLayout:
-    """One mask dimension per element of the features: the paper's choice, and the finest."""
-
-    any_length: bool = False
-
-    def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(feature)
 
     def packed_shape(self, feature: tuple[int, ...], kept: int) -> tuple[int, ...]:
+        """Return the shape of one sample's packed features when ``kept`` mask dimensions are kept."""
         return (kept,)
 
     def pool(self, x: Tensor) -> Tensor:
+        """Return one value per mask dimension: (batch, *feature) -> (batch, units)."""
         return x.flatten(1)
 
     def pack(self, x: Tensor, kept: Tensor) -> Tensor:
+        """Return only the kept dimensions of ``x``: what crosses a link."""
         return x.flatten(1).index_select(1, kept)
 
     def unpack(self, packed: Tensor, positions: Tensor, feature: tuple[int, ...]) -> Tensor:
+        """Put packed values back to their positions (`packed_positions`), with zeros in between."""
         return F.pad(packed, (0, 1)).index_select(1, positions).unflatten(1, feature)
 
 
-@dataclass(frozen=True)
-class _AxisLayout:
+class _AxisLayout(MaskLayout):
     """One mask dimension per index of one axis, counted with the batch; a negative axis counts from the last."""
 
-    axis: int
-    any_length: bool = True
+    any_length = True
+
+    def __init__(self, axis: int):
+        self.axis = axis
 
     def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
-        axis = self._resolve(len(feature) + 1) - 1
+        axis = self.axis % (len(feature) + 1) - 1
         return tuple(size if i == axis else 1 for i, size in enumerate(feature))
 
     def packed_shape(self, feature: tuple[int, ...], kept: int) -> tuple[int, ...]:
-        axis = self._resolve(len(feature) + 1) - 1
+        axis = self.axis % (len(feature) + 1) - 1
         return tuple(kept if i == axis else size for i, size in enumerate(feature))
 
     def pool(self, x: Tensor) -> Tensor:
-        return x if x.ndim == 2 else x.movedim(self._resolve(x.ndim), 1).flatten(2).mean(2)
+        return x if x.ndim == 2 else x.movedim(self.axis % x.ndim, 1).flatten(2).mean(2)
 
     def pack(self, x: Tensor, kept: Tensor) -> Tensor:
-        return x.index_select(self._resolve(x.ndim), kept)
+        return x.index_select(self.axis % x.ndim, kept)
 
     def unpack(self, packed: Tensor, positions: Tensor, feature: tuple[int, ...]) -> Tensor:
-        axis = self._resolve(packed.ndim)
+        axis = self.axis % packed.ndim
         later = packed.ndim - 1 - axis  # `pad` counts axes from the last
         return F.pad(packed, (0, 0) * later + (0, 1)).index_select(axis, positions)
 
-    def _resolve(self, ndim: int) -> int:
-        return self.axis % ndim
-
 
 MASK_LAYOUTS: dict[Granularity, MaskLayout] = {
-    "element": _ElementLayout(),
+    "element": MaskLayout(),
     "channel": _AxisLayout(1),
     "feature": _AxisLayout(-1),
 }

@@ -1,7 +1,7 @@
 """Find every legal place for a gate: where exactly one tensor crosses.
 
-A value crosses a place when it is computed before it and used after it. Parameters, what is computed from them alone,
-and sizes do not count: the next stage can fetch, compute or read them off the tensor that crosses.
+A value crosses a place when it is computed before it and used after it. Parameters, values computed from them alone,
+and sizes do not count: the next stage can fetch them, compute them, or get them from the tensor that crosses.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Cut:
 
     Attributes:
         name: the outermost module that ends there, or the operation's name.
-        depth: the share of the network's blocks before it; a block is a piece with MACs that no legal cut divides.
-        macs: multiply-accumulates a sample before it.
+        depth: the share of the network's blocks before it; a block is a part with MACs that no legal cut divides.
+        macs: multiply-accumulates per sample before it.
         shape: of one sample's features there.
         also: other names of the same place.
     """
@@ -51,7 +51,7 @@ class Cuts(tuple[Cut, ...]):
 
 
 def cuts(model: nn.Module, example: Tensor) -> Cuts:
-    """List every place where a gate can stand; ``model`` stays untouched.
+    """List every place where a gate can be inserted; ``model`` is not changed.
 
     Args:
         model: any network with one input and one output.
@@ -62,7 +62,7 @@ def cuts(model: nn.Module, example: Tensor) -> Cuts:
 
 @dataclass(frozen=True)
 class Place:
-    """A cut, the node whose value crosses there, and the number of the last node before it."""
+    """A cut, the node whose value crosses there, and the index of the last node before it."""
 
     cut: Cut
     node: fx.Node
@@ -71,7 +71,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Survey:
-    """All that is known of a network before it is cut."""
+    """A network's graph, measurements and legal cuts."""
 
     model: nn.Module
     traced: Trace
@@ -79,29 +79,29 @@ class Survey:
     places: tuple[Place, ...]
 
     def find(self, at: float | int | str | Iterable[float | str]) -> tuple[Place, ...]:
-        """Return the places asked for, by depth, count or name, in the order of the network."""
-        wanted = _wanted(at)
-        if wanted and not self.places:
+        """Return the places at the given depths or names, or a number of them, in the order of the network."""
+        requests = _requests(at)
+        if requests and not self.places:
             raise CutError(
                 f"{type(self.model).__name__} has no legal place for a gate: nowhere does exactly one tensor cross."
             )
-        found: dict[fx.Node, tuple[float | str, Place]] = {}
-        for one in wanted:
-            place = self._by_name(one) if isinstance(one, str) else self._by_depth(one)
-            if place.node in found:
+        found: dict[Place, float | str] = {}
+        for request in requests:
+            place = self._by_name(request) if isinstance(request, str) else self._by_depth(request)
+            if place in found:
                 depths = ", ".join(f"{depth:.2f}" for depth in sorted({p.cut.depth for p in self.places}))
                 raise CutError(
-                    f"two gates at one place: {found[place.node][0]!r} and {one!r} both fall on {place.cut.name!r}. "
+                    f"two gates at one place: {found[place]!r} and {request!r} are both nearest to {place.cut.name!r}. "
                     f"Legal depths of this network: {depths}."
                 )
-            found[place.node] = one, place
-        return tuple(sorted((place for _, place in found.values()), key=lambda place: place.index))
+            found[place] = request
+        return tuple(sorted(found, key=lambda place: place.index))
 
     def _by_depth(self, depth: float) -> Place:
         if not 0 < depth < 1:
             raise CutError(
-                f"a gate at depth {depth} is not possible: a depth lies between 0 and 1, both excluded. 0.4 is after "
-                "40 % of the blocks; a whole number is a count of gates."
+                f"a depth must be between 0 and 1, both excluded, got {depth}. 0.4 is after 40 % of the blocks; an "
+                "integer is a number of gates."
             )
         best = min(abs(place.cut.depth - depth) for place in self.places)
         near = [place for place in self.places if abs(abs(place.cut.depth - depth) - best) < 1e-9]
@@ -115,7 +115,7 @@ class Survey:
                 if name in names_of(place.cut):
                     return place
         model = type(self.model).__name__
-        refused = f"a gate after {name!r} is not possible"
+        refused = f"cannot place a gate after {name!r}"
         modules = [path for path, _ in self.model.named_modules() if path]
         known = [other for place in self.places for other in (place.cut.name, *place.cut.also)]
         ends = [node for node, names in self.traced.ends.items() if name in names]
@@ -123,32 +123,27 @@ class Survey:
             raise CutError(f"{refused}: {self._why_not(ends[0])}")
         inside = [leaf for leaf in self.traced.leaves if name.startswith(leaf + ".")]
         if inside:
-            raise CutError(f"{refused}: it lies inside {inside[0]!r}, which cannot be traced and stays in one piece.")
+            raise CutError(f"{refused}: it is inside {inside[0]!r}, which cannot be traced and so cannot be cut.")
         if name in modules:
-            raise CutError(
-                f"{refused}: no single tensor of {model} is the output of this module. All legal places: penstock cuts."
-            )
+            raise CutError(f"{refused}: its output is not a single tensor of {model}. `penstock cuts` lists all cuts.")
         close = difflib.get_close_matches(name, dict.fromkeys(known + modules), n=3)
-        hint = f"Close: {', '.join(map(repr, close))}." if close else f"Legal: {', '.join(map(repr, known[:5]))}, …"
+        hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Legal cuts: {', '.join(known[:5])}, …"
         raise CutError(f"{refused}: {model} has no such module. {hint}")
 
     def _why_not(self, node: fx.Node) -> str:
         nodes = list(self.traced.graph.nodes)
-        crossing = _crossing(nodes, self.measured, nodes.index(node))
-        later = [p.cut.name for p in self.places if p.index > nodes.index(node)][:1]
-        earlier = [p.cut.name for p in self.places if p.index < nodes.index(node)][-1:]
-        legal = ", ".join(map(repr, later + earlier)) or "none"
+        index = nodes.index(node)
+        crossing = list(_crossings(nodes, self.measured))[index]
+        later = [p.cut.name for p in self.places if p.index > index][:1]
+        earlier = [p.cut.name for p in self.places if p.index < index][-1:]
         if len(crossing) == 1:
             shape = tuple(getattr(self.measured.values[crossing[0]], "shape", ()))
-            return (
-                f"the tensor that crosses there has shape {shape}, and a gate needs (batch, features …) with some of "
-                f"the network on both sides. The next legal places: {legal}. All of them: penstock cuts."
-            )
-        names = ", ".join(n.name for n in crossing)
-        return (
-            f"{len(crossing)} tensors cross there ({names}: a skip connection or a branch). The next legal places: "
-            f"{legal}. All of them: penstock cuts."
-        )
+            reason = f"expected a tensor (batch, features …) with layers before and after it, got shape {shape}"
+        else:
+            names = ", ".join(n.name for n in crossing)
+            reason = f"{len(crossing)} tensors cross there ({names}: a skip connection or a branch)"
+        nearest = ", ".join(map(repr, later + earlier)) or "none"
+        return f"{reason}. Nearest legal cuts: {nearest}. `penstock cuts` lists all."
 
 
 def survey(model: nn.Module, example: Tensor) -> Survey:
@@ -158,24 +153,25 @@ def survey(model: nn.Module, example: Tensor) -> Survey:
     return Survey(model, traced, measured, _places(traced, measured))
 
 
-def _wanted(at: Any) -> list[float | str]:
+def _requests(at: Any) -> list[float | str]:
+    """Return the depths and names that ``at`` stands for."""
     if isinstance(at, bool) or at is None:
-        raise CutError(f"at={at} says nothing: give a depth (0.4), a count (3), a module's name, or a list of those.")
+        raise CutError(f"at must be a depth (0.4), a number of gates (3), a module's name, or a list, got {at}.")
     if isinstance(at, Integral):
         if at < 0:
-            raise CutError(f"at={at} is not possible: a count of gates is 0 or more.")
+            raise CutError(f"at must be at least 0 as a number of gates, got {at}.")
         return [(i + 1) / (int(at) + 1) for i in range(int(at))]
-    wanted = [at] if isinstance(at, (Real, str)) else list(at)
-    for one in wanted:
-        if isinstance(one, Integral) or not isinstance(one, (Real, str)):  # True is one, too
-            raise CutError(f"at={wanted!r} is not possible: {one!r} is neither a depth like 0.4 nor a module's name.")
-    return [one if isinstance(one, str) else float(one) for one in wanted]
+    requests = [at] if isinstance(at, (Real, str)) else list(at)
+    for one in requests:
+        if isinstance(one, Integral) or not isinstance(one, (Real, str)):  # bool is Integral too
+            raise CutError(f"each element of at must be a depth like 0.4 or a module's name, got {one!r}.")
+    return [one if isinstance(one, str) else float(one) for one in requests]
 
 
 def _places(traced: Trace, measured: Measured) -> tuple[Place, ...]:
     nodes = list(traced.graph.nodes)
     legal: list[tuple[int, fx.Node]] = []
-    for i, crossing in enumerate(_all_crossings(nodes, measured)):
+    for i, crossing in enumerate(_crossings(nodes, measured)):
         if len(crossing) == 1 and _is_feature(crossing[0], measured) and (not legal or legal[-1][1] is not crossing[0]):
             legal.append((i, crossing[0]))
     total, marks, done = 0, [], 0
@@ -197,17 +193,13 @@ def _places(traced: Trace, measured: Measured) -> tuple[Place, ...]:
 
 
 def _names(node: fx.Node, names: dict[fx.Node, list[str]]) -> list[str]:
-    if node in names or not (_is_item(node) and isinstance(node.args[0], fx.Node)):
-        return names.get(node, [])
-    return names.get(node.args[0], [])  # the output of a GRU is the first item of what the module returns
-
-
-def _is_item(node: fx.Node) -> bool:
-    return node.target is operator.getitem and isinstance(node.args[1], int) and node.args[1] == 0
+    if node not in names and node.target is operator.getitem and node.args[1] == 0:
+        node = node.args[0]  # type: ignore[assignment]  # the output of a GRU is the first item of what it returns
+    return names.get(node, [])
 
 
 def _qualified(node: fx.Node) -> str:
-    """Return the name of an operation with the module that it stands in: 'blocks.0.add'."""
+    """Return the name of an operation with that of its module: 'blocks.0.add'."""
     operation = node.target if isinstance(node.target, str) else node.target.__name__
     return ".".join(filter(None, (owner(node), operation)))
 
@@ -229,14 +221,11 @@ def _is_feature(node: fx.Node, measured: Measured) -> bool:
     )
 
 
-def _all_crossings(nodes: list[fx.Node], measured: Measured) -> Iterable[list[fx.Node]]:
+def _crossings(nodes: list[fx.Node], measured: Measured) -> Iterable[list[fx.Node]]:
+    """Yield, for the place after each node, the values that cross it."""
     index = {node: i for i, node in enumerate(nodes)}
     last_use = {node: max((index[user] for user in node.users), default=-1) for node in nodes}
     live: list[fx.Node] = []
     for i, node in enumerate(nodes[:-1]):
         live = [n for n in (*live, node) if last_use[n] > i and measured.must_cross(n)]
         yield live
-
-
-def _crossing(nodes: list[fx.Node], measured: Measured, i: int) -> list[fx.Node]:
-    return list(_all_crossings(nodes, measured))[i]

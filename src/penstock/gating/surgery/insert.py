@@ -28,36 +28,36 @@ def gate(
     positives: Positives = None,
     background: int = 0,
 ) -> GatedNetwork:
-    """Return ``model`` as a gated network; the model given stays untouched.
+    """Return ``model`` as a gated network; ``model`` itself is not changed.
 
     Args:
-        model: a network with one input and class logits as its output; or, where it cannot be traced, a list of its
-            stages, with a gate between each two of them.
+        model: a network with one input and class logits as its output; or, if it cannot be traced, a list of its
+            stages, which get a gate between each two.
         example: a batch as the network takes it, (batch, ...). Only its shape and dtype matter.
-        at: where the gates stand: a depth (0.4), several (0.2, 0.4, 0.6), a count spread evenly (3), or names of
-            modules ("layer2"). `cuts` lists the legal places. 0 gives the plain network, ready for `fit`.
+        at: where the gates are placed: a depth (0.4), several (0.2, 0.4, 0.6), a number of gates spread evenly (3), or
+            names of modules ("layer2"). `cuts` lists the legal places. 0 gives the plain network, ready for `fit`.
         layer: what each layer consists of: one `LayerConfig` for all, or a sequence with one for each.
         positives: Ω, the labels that gates let pass: one set for all gates, or a list with one for each. None for all
             but background.
-        background: the label of what is of no interest.
+        background: the label of negatives.
     """
     if isinstance(model, nn.Module):
         if at is None:
-            raise CutError("at is missing: give a depth (0.4), a count (3), a module's name, or a list of those.")
+            raise CutError("at is missing: pass a depth (0.4), a number of gates (3), a module's name, or a list.")
         copied = _copied(model)
         surveyed = survey(copied, example)
         places = surveyed.find(at)
         cut, fixed_size = partition(copied, surveyed, places)
         stages: list[nn.Module] = list(cut)
         shapes = [place.cut.shape for place in places]
-        so_far = [0, *(place.cut.macs for place in places), sum(surveyed.measured.macs.values())]
-        macs = [after - before for before, after in pairwise(so_far)]
+        macs_before = [0, *(place.cut.macs for place in places), sum(surveyed.measured.macs.values())]
+        macs = [end - start for start, end in pairwise(macs_before)]
         names = tuple(place.cut.name for place in places)
         classes = surveyed.measured.classes
         origin: nn.Module | list[nn.Module] = copied
     else:
         if at is not None:
-            raise CutError(f"at={at!r} came with a list of stages: gates stand between the stages, so leave `at` out.")
+            raise CutError(f"at must be left out for a list of stages, which get gates in between, got {at!r}.")
         stages = _checked_stages(model)
         (*shapes, (classes, *_)), macs = measure_stages(stages, example)
         names, fixed_size = tuple(f"stage {i}" for i in range(1, len(stages))), False
@@ -95,30 +95,28 @@ def _copied(model: nn.Module) -> nn.Module:
         return copy.deepcopy(model)
     except RuntimeError as error:
         raise CutError(
-            f"a {type(model).__name__} cannot be copied: {error} Such are networks with the older nn.utils.weight_norm "
-            "or spectral_norm: take those of nn.utils.parametrizations instead."
+            f"cannot copy {type(model).__name__}: {error} If it uses nn.utils.weight_norm or spectral_norm, replace "
+            "them by those of nn.utils.parametrizations."
         ) from error
 
 
 def _checked_stages(stages: Sequence[nn.Module]) -> list[nn.Module]:
-    wrong = [type(stage).__name__ for stage in stages if not isinstance(stage, nn.Module)]
-    if wrong or len(stages) < 2:
-        came = f"of {wrong}" if wrong else f"of {len(stages)}"
-        raise CutError(f"a list {came} came; give a network, or a list of two or more stages, each an nn.Module.")
+    if len(stages) < 2 or not all(isinstance(stage, nn.Module) for stage in stages):
+        found = [type(stage).__name__ for stage in stages]
+        raise CutError(f"expected a network, or a list of at least 2 stages, each an nn.Module, got {found}.")
     return copy.deepcopy(list(stages))
 
 
 def _positives(positives: Positives, gates: int) -> list[Collection[int] | None]:
     if positives is None:
         return [None] * gates
-    if isinstance(positives, Tensor):  # its elements are no numbers
+    if isinstance(positives, Tensor):  # its elements are tensors, not numbers
         positives = positives.tolist()
     if all(isinstance(one, Integral) for one in positives):
         return [positives] * gates  # type: ignore[list-item]
     if len(positives) != gates:
         raise LabelError(
-            f"positives for {len(positives)} gates came, and there are {gates}: give one set of labels, or one for "
-            "each gate."
+            f"positives must be one set of labels, or one for each of the {gates} gates, got {len(positives)} of them."
         )
     return list(positives)  # type: ignore[arg-type]
 
@@ -127,7 +125,5 @@ def _configs(layer: LayerConfig | Sequence[LayerConfig], gates: int) -> list[Lay
     if isinstance(layer, LayerConfig):
         return [layer] * gates
     if len(layer) != gates:
-        raise CutError(
-            f"expected one LayerConfig for all gates or one for each of the {gates}, got {len(layer)} of them."
-        )
+        raise CutError(f"layer must be one LayerConfig, or one for each of the {gates} gates, got {len(layer)}.")
     return list(layer)

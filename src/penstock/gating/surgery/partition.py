@@ -19,16 +19,11 @@ VIEWS = {
 
 
 def partition(model: nn.Module, surveyed: Survey, at: Sequence[Place]) -> tuple[list[fx.GraphModule], bool]:
-    """Cut a network; stages share the modules of ``model``, copying none.
-
-    Args:
-        model: a network with the modules of the one that was surveyed.
-        surveyed: its graph.
-        at: places in the order of the network.
+    """Cut a network at places in the order of the network; stages share the modules of ``model``.
 
     Returns:
-        The stages, and whether a stage takes sizes for granted that it cannot read off what it receives, so that
-        only inputs of the example's shape are right.
+        The stages, and whether the input size is fixed to that of the example because a stage uses a size that it
+        cannot get from its input.
     """
     nodes = list(surveyed.traced.graph.nodes)
     ends = [*(place.index for place in at), len(nodes) - 1]
@@ -37,28 +32,28 @@ def partition(model: nn.Module, surveyed: Survey, at: Sequence[Place]) -> tuple[
     for name, constant in surveyed.traced.constants.items():
         setattr(model, name, constant)
     stages = [
-        _Stage(model, surveyed, nodes[start : end + 1], entry, leave)
+        _StageBuilder(model, surveyed, nodes[start : end + 1], entry, leave)
         for start, end, entry, leave in zip(starts, ends, crossing, crossing[1:], strict=False)
     ]
-    modules = [stage.module(f"Stage{number}") for number, stage in enumerate(stages, start=1)]
+    modules = [fx.GraphModule(model, stage.graph, f"Stage{number}") for number, stage in enumerate(stages, start=1)]
     for name in surveyed.traced.constants:
         delattr(model, name)  # the stages have it now
-    return modules, any(stage.takes_sizes_for_granted for stage in stages)
+    return modules, any(stage.fixed_size for stage in stages)
 
 
-class _Stage:
-    """One stage's graph in the making."""
+class _StageBuilder:
+    """Builds the graph of one stage."""
 
     def __init__(
         self, model: nn.Module, surveyed: Survey, nodes: list[fx.Node], entry: fx.Node | None, leave: fx.Node | None
     ):
-        self.model, self.measured = model, surveyed.measured
+        self.measured = surveyed.measured
         self.graph = fx.Graph()
         self.known: dict[fx.Node, fx.Node] = {}
-        self.takes_sizes_for_granted = False
+        self.fixed_size = False
         if entry is not None:
             self.entry = self.known[entry] = self.graph.placeholder(entry.name)
-            if _changes_its_input(model, nodes, entry):  # the gate still needs what it saw
+            if _changes_its_input(model, nodes, entry):  # the gate's backward pass needs the original
                 self.entry = self.known[entry] = self.graph.call_method("clone", (self.entry,))
         for node in nodes:
             constant = node not in self.measured.depends and node.op != "output"
@@ -68,10 +63,6 @@ class _Stage:
         if leave is not None:
             self.graph.output(self.fetch(leave))
         self.graph.lint()
-
-    def module(self, name: str) -> fx.GraphModule:
-        """Return the stage."""
-        return fx.GraphModule(self.model, self.graph, name)
 
     def fetch(self, node: fx.Node) -> fx.Node:
         """Return the stage's own copy of a value from before the cut."""
@@ -84,19 +75,19 @@ class _Stage:
         return self.known[node]
 
     def _rebuilt(self, size: Any) -> Any:
-        """Read a size off the tensor that crossed where it follows the batch; else it is the number that it was."""
+        """Compute a size from the batch size if it is a multiple of it; otherwise keep the number as a constant."""
         if isinstance(size, list):
             return self.graph.call_function(tuple, ([self._rebuilt(part) for part in size],))
         factor, follows_batch = size
         if not follows_batch:
-            self.takes_sizes_for_granted = True
+            self.fixed_size = True
             return self.graph.call_function(int, (factor,))
         batch = self.graph.call_function(torch.Tensor.size, (self.entry, 0))
         return self.graph.call_function(operator.mul, (batch, factor))
 
 
 def _changes_its_input(model: nn.Module, nodes: list[fx.Node], entry: fx.Node) -> bool:
-    """Say whether an operation changes what a stage receives, itself or a view of it."""
+    """Return whether an operation changes the input of a stage, or a view of it, in place."""
     same = {entry}
     for node in nodes:
         if same.isdisjoint(node.all_input_nodes):

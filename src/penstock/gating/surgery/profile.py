@@ -25,7 +25,7 @@ from penstock.gating.temporary_mode import temporary_mode
 
 @dataclass(frozen=True)
 class Measured:
-    """Each node's value and MACs a sample; ``values`` at one batch size, ``others`` at another."""
+    """Each node's value and MACs per sample; ``values`` at one batch size, ``others`` at another."""
 
     values: dict[fx.Node, Any]
     others: dict[fx.Node, Any]
@@ -37,16 +37,16 @@ class Measured:
     classes: int
 
     def batch_first(self, node: fx.Node) -> bool:
-        """Say whether the first axis of a tensor, and no other, is the batch."""
+        """Return whether the first axis of a tensor, and no other, is the batch."""
         one, two = self.values[node].shape, self.others[node].shape
         return len(one) == len(two) and one[0] == self.batch and two[0] == self.other_batch and one[1:] == two[1:]
 
     def must_cross(self, node: fx.Node) -> bool:
-        """Say whether a later stage can get this value in no other way than by receiving it."""
+        """Return whether a later stage can only get this value by receiving it."""
         return node in self.depends and node.op != "output" and self.size_of(node) is None
 
     def size_of(self, node: fx.Node) -> Any:
-        """Describe a size as (factor, times batch?), a list of those, or None if it is no size."""
+        """Return a size as (factor, times batch?), a list of those, or None if the value is not a size."""
         return self._size(self.values[node], self.others[node]) if node in self.sizes else None
 
     def _size(self, value: Any, other: Any) -> Any:
@@ -65,30 +65,30 @@ def measure(model: nn.Module, traced: Trace, example: Tensor) -> Measured:
     """Run the graph of ``model`` on shapes alone, at two batch sizes, and count its MACs."""
     check_example(example)
     graph = traced.graph
-    bare = skeleton(model)  # parts that cache what they compute cache it there
+    bare = skeleton(model)  # modules that cache what they compute do it in this copy
     for name, constant in traced.constants.items():
         setattr(bare, name, constant)
     module = fx.GraphModule(bare, graph)
     try:
         values, macs = _run(module, example, batch=2)
         others, _ = _run(module, example, batch=3)
-        _enter(module, example, macs)
+        _check_dtype(module, example, macs)
     except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ShapeError(
-            f"an example of shape {tuple(example.shape)}, {example.dtype}, does not fit {type(model).__name__}: "
-            f"{reason}. Give a batch as the network takes it, (batch, ...); any batch size must work."
+            f"expected an example batch that {type(model).__name__} accepts, at any batch size, got "
+            f"{tuple(example.shape)}, {example.dtype}: {reason}"
         ) from error
     classes = _classes(model, graph, values, batch=2)
-    depends: set[fx.Node] = set()
+    depends: set[fx.Node] = set()  # on the input
     for node in graph.nodes:
-        if node.op == "placeholder" or any(parent in depends for parent in node.all_input_nodes):
+        if node.op == "placeholder" or not depends.isdisjoint(node.all_input_nodes):
             depends.add(node)
     return Measured(values, others, macs, frozenset(depends), _sizes(graph), batch=2, other_batch=3, classes=classes)
 
 
 def measure_stages(stages: list[nn.Module], example: Tensor) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Run stages one after another on the example itself; return their output shapes and MACs a sample."""
+    """Run stages one after another on the example itself; return their output shapes and MACs per sample."""
     check_example(example)
     shapes, macs, x = [], [], example
     for number, stage in enumerate(stages, start=1):
@@ -96,54 +96,43 @@ def measure_stages(stages: list[nn.Module], example: Tensor) -> tuple[list[tuple
             try:
                 x = stage(x)
             except Exception as error:
-                raise ShapeError(
-                    f"stage {number} does not take what comes to it, shape {tuple(x.shape)}: {error}"
-                ) from error
+                raise ShapeError(f"stage {number} does not accept an input of {tuple(x.shape)}: {error}") from error
         if not isinstance(x, Tensor) or x.ndim < 2 or len(x) != len(example):
-            came = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise ShapeError(
-                f"stage {number} returns {came}; a stage returns one tensor, (batch, ...), here a batch of "
-                f"{len(example)}."
-            )
+            found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ShapeError(f"stage {number} must return a tensor ({len(example)}, ...), got {found}.")
         shapes.append(tuple(x.shape[1:]))
         macs.append(counter.get_total_flops() // 2 // len(example))
     return shapes, macs
 
 
 def check_example(example: Any) -> None:
-    """Refuse what is not a batch of samples."""
-    if not isinstance(example, Tensor):
-        raise ShapeError(
-            f"the example is a {type(example).__name__}; give a tensor: a batch as the network takes it, (batch, ...)."
-        )
-    if example.ndim < 2 or len(example) < 1:
-        raise ShapeError(
-            f"the example has shape {tuple(example.shape)}; give a batch of at least one sample, (batch, ...), as the "
-            "network takes it."
-        )
+    """Raise a ShapeError unless ``example`` is a batch of samples."""
+    found = tuple(example.shape) if isinstance(example, Tensor) else type(example).__name__
+    if not isinstance(example, Tensor) or example.ndim < 2 or len(example) < 1:
+        raise ShapeError(f"expected an example batch of at least one sample, a tensor (batch, ...), got {found}.")
 
 
 def _sizes(graph: fx.Graph) -> frozenset[fx.Node]:
-    """Return the nodes that are read off shapes, and what is reckoned from those."""
+    """Return the nodes that read a shape, and those computed from such nodes alone."""
     sizes: set[fx.Node] = set()
     for node in graph.nodes:
         read = (node.op == "call_method" and node.target in ("size", "dim", "numel")) or (
             node.op == "call_function" and node.target is getattr and node.args[1] in ("shape", "ndim")
         )
-        reckoned = node.op == "call_function" and node.all_input_nodes and sizes.issuperset(node.all_input_nodes)
-        if read or reckoned:
+        computed = node.op == "call_function" and node.all_input_nodes and sizes.issuperset(node.all_input_nodes)
+        if read or computed:
             sizes.add(node)
     return frozenset(sizes)
 
 
 @contextlib.contextmanager
 def _countable() -> Iterator[FlopCounterMode]:
-    """Count operations, with fused kernels switched off that would hide theirs."""
+    """Count operations, with fused kernels off, which the counter does not see into."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="TF32 acceleration")  # of no concern to a CPU
+            warnings.filterwarnings("ignore", message="TF32 acceleration")  # irrelevant for counting
             with (
                 torch.backends.mkldnn.flags(enabled=False),
                 sdpa_kernel(SDPBackend.MATH),
@@ -157,33 +146,31 @@ def _countable() -> Iterator[FlopCounterMode]:
 def _run(module: fx.GraphModule, example: Tensor, batch: int) -> tuple[dict[fx.Node, Any], dict[fx.Node, int]]:
     log = logging.getLogger("torch._subclasses.fake_tensor")
     try:
-        log.disabled = True  # it prints a traceback of what is expected here
+        log.disabled = True  # it prints tracebacks of errors that are handled here
         with FakeTensorMode(allow_non_fake_inputs=True):
-            return _metered(
-                module, torch.empty((batch, *example.shape[1:]), dtype=example.dtype, device=example.device)
-            )
-    except Exception:  # a part that looks at its data, or an operation that knows no shapes: run it on real numbers
+            return _metered(module, example.new_empty((batch, *example.shape[1:])))
+    except Exception:  # a module that looks at its data, or an operation without shape inference: use real data
         sample = example[:1].expand(batch, *example.shape[1:])
     finally:
         log.disabled = False
     return _metered(module, sample)
 
 
-def _enter(module: fx.GraphModule, example: Tensor, macs: dict[fx.Node, int]) -> None:
-    """Run the network on real numbers up to its first real work: tensors without data forgive a wrong dtype."""
+def _check_dtype(module: fx.GraphModule, example: Tensor, macs: dict[fx.Node, int]) -> None:
+    """Run the first operation with MACs on real data: tensors without data accept a wrong dtype."""
 
-    class Entered(Exception):
+    class Done(Exception):
         pass
 
-    class Visitor(fx.Interpreter):
+    class UpToFirstMacs(fx.Interpreter):
         def run_node(self, n: fx.Node) -> Any:
             value = super().run_node(n)
             if macs[n]:
-                raise Entered
+                raise Done
             return value
 
-    with torch.no_grad(), temporary_mode(module, training=False), contextlib.suppress(Entered):
-        Visitor(module).run(example[:1])
+    with torch.no_grad(), temporary_mode(module, training=False), contextlib.suppress(Done):
+        UpToFirstMacs(module).run(example[:1])
 
 
 def _metered(module: fx.GraphModule, x: Tensor) -> tuple[dict[fx.Node, Any], dict[fx.Node, int]]:
@@ -197,7 +184,7 @@ def _metered(module: fx.GraphModule, x: Tensor) -> tuple[dict[fx.Node, Any], dic
             before = counter.get_total_flops()
             value = super().run_node(n)
             macs[n] = (counter.get_total_flops() - before) // 2 // len(x)
-            values[n] = fx.node.map_aggregate(value, _shape_only)
+            values[n] = fx.node.map_aggregate(value, lambda v: v.to("meta") if isinstance(v, Tensor) else v)
             return value
 
     with torch.no_grad(), temporary_mode(module, training=False), _countable() as counter:
@@ -205,20 +192,17 @@ def _metered(module: fx.GraphModule, x: Tensor) -> tuple[dict[fx.Node, Any], dic
     return values, macs
 
 
-def _shape_only(value: Any) -> Any:
-    return torch.empty_like(value, device="meta") if isinstance(value, Tensor) else value
-
-
 def _classes(model: nn.Module, graph: fx.Graph, values: dict[fx.Node, Any], batch: int) -> int:
     out = values[next(node for node in graph.nodes if node.op == "output")]
     if isinstance(out, (tuple, list, dict)):
-        raise CutError(
-            f"{type(model).__name__} returns {len(out)} values ({type(out).__name__}); a network with one output, the "
-            "class logits (batch, classes), can be gated. Wrap it in a module that returns only those."
-        )
+        found = f"{type(out).__name__} of {len(out)} values"
+    elif isinstance(out, Tensor):
+        found = f"shape {('batch', *out.shape[1:])}"
+    else:
+        found = type(out).__name__
     if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != batch:
-        came = f"shape {('batch', *out.shape[1:])}" if isinstance(out, Tensor) else type(out).__name__
         raise CutError(
-            f"{type(model).__name__} returns {came}; a network that returns class logits (batch, classes) can be gated."
+            f"{type(model).__name__} must return class logits (batch, classes), got {found}. Wrap it in a module that "
+            "returns only those."
         )
     return int(out.shape[1])

@@ -1,14 +1,13 @@
-"""Turn a network into a graph of its operations that is true in training and in evaluation.
+"""Turn a network into a graph of its operations that is correct in training and in evaluation.
 
 Three things that plain symbolic tracing does not do:
 
-* a submodule that cannot be traced becomes a leaf by itself, and tracing starts again;
-* ``F.dropout(x, training=self.training)`` stays switchable: the network is traced in both modes, and a constant that
-  is True in one and False in the other becomes ``self.training``; a submodule that takes another way becomes a leaf;
-* each node knows which modules end with it, so that a place in the graph can be called by a module's name.
-
-What a graph cannot hold becomes a leaf too: a forward that changes a buffer outside the graph, or that draws random
-numbers of its own, which would be drawn once and then stay.
+* a submodule that cannot be traced becomes a leaf automatically. So does one whose forward changes a buffer outside
+  the graph or draws random numbers: tracing would record the result of one call as a constant;
+* ``F.dropout(x, training=self.training)`` can still be switched: the network is traced in both modes, and a constant
+  that is True in one and False in the other becomes ``self.training``; a submodule with other operations in one mode
+  becomes a leaf;
+* each node records the modules that end with it, so that a place in the graph can be named after a module.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ import copy
 import inspect
 import random
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +34,8 @@ class Trace:
 
     Attributes:
         ends: the modules that end with a node, innermost first.
-        leaves: the modules that cannot be traced and stay in one piece.
-        constants: tensors that forward makes from nothing; the graph asks its module for them by these names.
+        leaves: the modules that cannot be traced and are not divided.
+        constants: tensors that forward creates itself; the graph reads them from its module by these names.
     """
 
     graph: fx.Graph
@@ -50,8 +48,8 @@ def trace(model: nn.Module) -> Trace:
     """Trace ``model`` without changing it."""
     if model._forward_hooks or model._forward_pre_hooks:
         raise CutError(
-            f"{type(model).__name__} has forward hooks of its own, which stages could not keep: remove them, or wrap "
-            "the network in a module that does what they do."
+            f"{type(model).__name__} has forward hooks, which its stages would lose: remove them, or wrap the network "
+            "in a module that does the same."
         )
     leaves: set[str] = set()
     while True:
@@ -78,66 +76,54 @@ def owner(node: fx.Node) -> str:
 
 
 def skeleton(model: nn.Module) -> nn.Module:
-    """Copy a network's modules and buffers, but none of its parameters: to be run where traces may be left."""
+    """Copy a network's modules and buffers but not its parameters, for a run that may leave something in them."""
     return copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
 
 
 def is_inplace(model: nn.Module, node: fx.Node) -> bool:
-    """Say whether an operation changes its input."""
+    """Return whether an operation changes its input in place."""
     if node.op == "call_module":
         return bool(getattr(model.get_submodule(str(node.target)), "inplace", False))
     if node.op == "call_method":
         return str(node.target).endswith("_") and not str(node.target).startswith("__")
     if node.op == "call_function":
         name = getattr(node.target, "__name__", "")
-        return (
-            bool(node.kwargs.get("inplace", False)) or name.endswith("_") or name in ("iadd", "imul", "isub", "setitem")
-        )
+        inplace = name.endswith("_") or name in ("iadd", "imul", "isub", "setitem")
+        return inplace or bool(node.kwargs.get("inplace", False))
     return False
 
 
 def _traced(model: nn.Module, leaves: set[str]) -> Trace:
-    model = skeleton(model)  # some networks cache what they compute, and would keep proxies of this trace
+    model = skeleton(model)  # networks that cache what they compute would keep proxies of this trace
     tracer = _Tracer(leaves)
     versions = {name: buffer._version for name, buffer in model.named_buffers()}
-    with _own_chances():
+    with torch.random.fork_rng(devices=()):
         try:
-            graph = tracer.watched("", lambda: tracer.trace(model, concrete_args=_defaults(model)))
+            graph = tracer.without_random("", lambda: tracer.trace(model, concrete_args=_defaults(model)))
         except _Untraceable:
             raise
-        except Exception as error:  # whatever a stranger's forward raises when it meets a proxy
+        except Exception as error:  # a user's forward may raise anything when it gets a proxy
             raise _Untraceable("") from error
     changed = [name for name, buffer in model.named_buffers() if buffer._version != versions[name]]
     if changed:
-        cause = ValueError(f"it changes its buffer {changed[0]!r}, which a graph would do once and never again")
+        cause = ValueError(f"it changes its buffer {changed[0]!r} outside the graph")
         raise _Untraceable(*(name.rpartition(".")[0] for name in changed)) from cause
-    fx.GraphModule(model, graph)  # which owns the graph from now on, as the next line wants
+    fx.GraphModule(model, graph)  # eliminate_dead_code needs a graph with an owner
     graph.eliminate_dead_code(lambda node: node.is_impure() or is_inplace(model, node))
-    made = [
-        str(node.target) for node in graph.nodes if node.op == "get_attr" and "_tensor_constant" in str(node.target)
-    ]
-    return Trace(graph, tracer.ends, frozenset(leaves), {name: getattr(model, name) for name in made})
-
-
-@contextmanager
-def _own_chances() -> Iterator[None]:
-    """Give the random numbers back as they were."""
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
+    attributes = [str(node.target) for node in graph.nodes if node.op == "get_attr"]
+    constants = {name: getattr(model, name) for name in attributes if "_tensor_constant" in name}
+    return Trace(graph, tracer.ends, frozenset(leaves), constants)
 
 
 def _defaults(model: nn.Module) -> dict[str, Any]:
-    """Return the optional arguments of forward, to be fixed at their defaults."""
+    """Return the optional arguments of forward with their defaults, which the graph keeps."""
     parameters = list(inspect.signature(model.forward).parameters.values())
     named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     required = [p.name for p in named if p.default is p.empty]
     if len(required) > 1:
         raise CutError(
-            f"{type(model).__name__}.forward takes {len(required)} inputs ({', '.join(required)}); a network with one "
-            "input can be gated. Wrap it in a module that takes one tensor."
+            f"{type(model).__name__}.forward must take one input, got {len(required)} ({', '.join(required)}). Wrap it "
+            "in a module that takes one tensor."
         )
     return {p.name: p.default for p in named[1:] if p.default is not p.empty}
 
@@ -165,7 +151,7 @@ class _Tracer(fx.Tracer):
             if type(m) is nn.TransformerEncoder and path not in self.leaves:
                 out = _layer_by_layer(m, *args, **kwargs)
             else:
-                out = self.watched(path, lambda: super(_Tracer, self).call_module(m, forward, args, kwargs))
+                out = self.without_random(path, lambda: super(_Tracer, self).call_module(m, forward, args, kwargs))
         except _Untraceable:
             raise
         except Exception as error:
@@ -174,19 +160,19 @@ class _Tracer(fx.Tracer):
             self.ends.setdefault(out.node, []).append(path)
         return out
 
-    def watched(self, path: str, run: Callable[[], Any]) -> Any:
-        """Run a forward that must not draw random numbers: torch's, Python's or numpy's."""
-        state, others = torch.get_rng_state(), _other_chance()
+    def without_random(self, path: str, run: Callable[[], Any]) -> Any:
+        """Run a forward that must not draw random numbers."""
+        before = _random_states()
         out = run()
-        if not torch.equal(state, torch.get_rng_state()) or others != _other_chance():
-            raise _Untraceable(path) from ValueError("it draws random numbers, which would be the same for ever after")
+        if _random_states() != before:
+            raise _Untraceable(path) from ValueError("it draws random numbers, which the graph would keep as constants")
         return out
 
 
-def _other_chance() -> tuple[Any, ...]:
-    """Return the state of Python's random numbers, and of numpy's."""
+def _random_states() -> tuple[Any, ...]:
+    """Return the states of the random generators of torch, Python and numpy."""
     name, keys, *rest = np.random.get_state(legacy=True)
-    return random.getstate(), name, np.asarray(keys).tobytes(), *rest
+    return torch.get_rng_state().tolist(), random.getstate(), name, np.asarray(keys).tobytes(), *rest
 
 
 def _layer_by_layer(
@@ -196,17 +182,18 @@ def _layer_by_layer(
     src_key_padding_mask: Any = None,
     is_causal: bool | None = None,
 ) -> Any:
-    """Do what ``nn.TransformerEncoder.forward`` does, without its shortcuts that look at data."""
+    """Compute ``nn.TransformerEncoder.forward`` without its fast paths, which look at the data."""
     for layer in encoder.layers:
         src = layer(src, mask, src_key_padding_mask, bool(is_causal))
     return src if encoder.norm is None else encoder.norm(src)
 
 
 def _merge(training: fx.Graph, evaluation: fx.Graph) -> None:
-    """Make ``training`` true in both modes, or say which module takes another way in evaluation."""
+    """Make the graph ``training`` correct in both modes, or raise for the module that differs in evaluation."""
     left, right = list(training.nodes), list(evaluation.nodes)
     number = {node: i for i, node in enumerate(right)} | {node: i for i, node in enumerate(left)}
     switch: fx.Node | None = None
+    different = ValueError("its operations in training differ from those in evaluation")
 
     def merge(a: Any, b: Any, node: fx.Node) -> Any:
         nonlocal switch
@@ -222,16 +209,16 @@ def _merge(training: fx.Graph, evaluation: fx.Graph) -> None:
         if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
             return {key: merge(value, b[key], node) for key, value in a.items()}
         if isinstance(a, fx.Node) or isinstance(b, fx.Node) or a != b:
-            raise _Untraceable(owner(node)) from ValueError("it computes something else in training than in evaluation")
+            raise _Untraceable(owner(node)) from different
         return a
 
     for a, b in zip(left, right, strict=False):
         if (a.op, a.target) != (b.op, b.target):
-            raise _Untraceable(owner(a)) from ValueError("it goes another way in training than in evaluation")
+            raise _Untraceable(owner(a)) from different
         a.args, a.kwargs = merge(tuple(a.args), tuple(b.args), a), merge(dict(a.kwargs), dict(b.kwargs), a)
     if len(left) != len(right):
         longer = max(left, right, key=len)
-        raise _Untraceable(owner(longer[min(len(left), len(right))])) from ValueError("it is longer in one mode")
+        raise _Untraceable(owner(longer[min(len(left), len(right))])) from different
 
 
 def _explain(model: nn.Module, failure: _Untraceable) -> str:
@@ -243,6 +230,6 @@ def _explain(model: nn.Module, failure: _Untraceable) -> str:
         if frame.name == "forward":
             where = f" at {frame.line!r}"
     return (
-        f"{type(model).__name__}.forward cannot be traced{where}: {cause}. A forward whose way depends on the data "
-        "cannot be cut by itself; cut it by hand and pass its stages as a list: gate([stage1, stage2, ...], example)."
+        f"{type(model).__name__}.forward cannot be traced{where}: {cause}. If it depends on the data, divide it "
+        "yourself and pass its stages as a list: gate([stage1, stage2, ...], example)."
     )
