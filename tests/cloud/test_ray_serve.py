@@ -53,8 +53,8 @@ def samples(bundle, stage, n):
 
 def replicas_of(served) -> list[int]:
     """The processes of a deployment's replicas."""
-    said = subprocess.run(["pgrep", "-f", f"ServeReplica:{served}"], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in said.stdout.split()]
+    found = subprocess.run(["pgrep", "-f", f"ServeReplica:{served}"], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in found.stdout.split()]
 
 
 def test_nothing_here_needs_torch():
@@ -71,7 +71,7 @@ def test_answers_are_those_of_the_stage_in_one_process_though_a_replica_is_kille
     async def story(engine):
         given = await asyncio.gather(*[ask(engine, sample) for sample in x])
         np.testing.assert_allclose(given, wanted, atol=1e-5)
-        with pytest.raises(DeliveryError, match="a replica failed on a sample: "):
+        with pytest.raises(DeliveryError, match="replica failed"):
             await engine.run_sample(x[0][:1])
         spoilt = await asyncio.gather(
             *[engine.run_sample(one) for one in (x[0], x[0][:1], x[1])], return_exceptions=True
@@ -116,8 +116,7 @@ def test_replicas_follow_the_load(bundle):
 
 
 def test_more_than_this_machine_has_is_refused(bundle):
-    wanted = r"999 replicas of 2 threads take 1998 processors, and this machine has \d+: take fewer"
-    with pytest.raises(DeliveryError, match=wanted):
+    with pytest.raises(DeliveryError, match=r"999 replicas of 2 threads.*1998 processors"):
         RayServe(bundle, 3, ServeConfig(Replicas(999, 999), threads=2)).__enter__()
     assert not ray.is_initialized()
 
@@ -134,9 +133,9 @@ def test_a_cluster_that_does_not_start_is_started_again(bundle, monkeypatch, cap
     monkeypatch.setattr(ray, "init", init)
     with RayServe(bundle, 3) as engine:
         assert engine.replicas == 1
-    assert caplog.text.count("Ray did not start, and is started again: The current node timed out") == 2
+    assert caplog.text.count("trying again: The current node timed out") == 2
 
-    with pytest.raises(DeliveryError, match="on a Ray cluster of its own: Ray did not start in 3 tries: The current"):
+    with pytest.raises(DeliveryError, match="3 attempts: The current"):
         RayServe(bundle, 3).__enter__()
     assert not ray.is_initialized()
 
@@ -149,9 +148,7 @@ def test_each_front_has_a_deployment_of_its_own_and_finds_it_again(bundle):
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "auto"])
 def test_a_cluster_that_is_not_there_is_a_clear_error(bundle, address):
     began = time.monotonic()
-    with pytest.raises(
-        DeliveryError, match=rf"no Ray cluster can be reached at '{address}'|cluster at {address}: Could"
-    ):
+    with pytest.raises(DeliveryError, match=rf"cluster at '{address}'|cluster at {address}: Could"):
         RayServe(bundle, 3, ServeConfig(cluster=address)).__enter__()
     assert not ray.is_initialized() and time.monotonic() - began < 30
 

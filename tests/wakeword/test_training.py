@@ -399,12 +399,12 @@ def test_a_pipe_that_stalls_is_heard_and_ctrl_c_ends_cleanly(folder, stream, whe
     ("arguments", "code", "text"),
     [
         (("nowhere.wav",), 1, "nowhere.wav"),
-        ((), 2, "give a recording, - for standard input, or --microphone: one of them"),
+        ((), 2, "--microphone: one of them"),
         (("x.wav", "--microphone"), 2, "one of them"),
-        (("x.wav", "--threshold", "nan"), 1, "--threshold nan is not possible"),
-        (("x.wav", "--rate", "8000"), 2, "--rate and --channels are those of raw sound on standard input"),
-        (("x.wav", "--device", "3"), 2, "--device names a microphone: give --microphone too"),
-        (("x.wav", "--threads", "0"), 2, "--threads 0 is not possible: a stage uses 1 or more"),
+        (("x.wav", "--threshold", "nan"), 1, "--threshold must be a finite number, got nan"),
+        (("x.wav", "--rate", "8000"), 2, "--rate and --channels"),
+        (("x.wav", "--device", "3"), 2, "--device needs --microphone"),
+        (("x.wav", "--threads", "0"), 2, "--threads must be at least 1, got 0"),
         (("x.wav", "--islands", "nonsense"), 1, "invalid address 'nonsense'"),
     ],
 )
@@ -418,7 +418,7 @@ def test_what_is_in_the_way_of_a_bundle_is_said_before_the_lesson(clips, tmp_pat
     (tmp_path / "taken").write_text("a file")
     done = penstock("wakeword", "train", "--word", "tick", "--data", str(clips), "-o", str(tmp_path / "taken"))
     assert done.returncode == 1
-    assert "taken could not be made" in " ".join(done.stderr.decode().split())
+    assert "cannot create the folder" in " ".join(done.stderr.decode().split())
 
 
 def test_only_bundles_of_one_word_are_judged_together(trained, folder):
@@ -451,7 +451,7 @@ def test_broken_sound_is_heard_as_far_as_it_is_sound(folder, stream, tmp_path):
     assert "of the samples are at full scale: clipped?" in done.stdout.decode()
     soundfile.write(tmp_path / "short.wav", samples[:800], 16_000)
     short = penstock("listen", str(folder), str(tmp_path / "short.wav"))
-    assert "shorter than one window: nothing was judged" in short.stdout.decode()
+    assert "shorter than one window" in short.stdout.decode()
     for name, odd in {
         "silence": np.zeros(20 * 16_000, np.int16),
         "square": np.tile(np.repeat(np.array([32767, -32768], np.int16), 50), 3200),

@@ -1,4 +1,4 @@
-"""Write files so that nothing is ever half written: to a temporary file beside the target, then rename."""
+"""Write files atomically: to a temporary file beside the target, which is then renamed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from penstock.errors import StorageError
 
 
 def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Write ``content`` to ``path``; after a kill or on a full disk, what was there before is still there.
+    """Write ``content`` to ``path``; after a kill or on a full disk, the previous file is unchanged.
 
     Args:
-        private: nobody but its owner may read it.
+        private: make it readable by its owner only.
     """
     temporary = None
     try:
@@ -35,13 +35,11 @@ def write_atomically(path: Path, content: bytes, *, private: bool = False) -> No
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, unless it is there."""
+    """Create a folder and its parents, unless they exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(
-            f"the folder {path} could not be made: {error.strerror or error}. Choose another place."
-        ) from error
+        raise StorageError(f"cannot create the folder {path}: {error.strerror or error}. Choose another.") from error
 
 
 def _umask() -> int:

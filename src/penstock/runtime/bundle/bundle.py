@@ -21,8 +21,7 @@ from penstock.errors import BundleError
 from penstock.runtime.bundle.manifest import FILE, Manifest, Stage, parse_manifest
 from penstock.runtime.files import write_atomically
 
-LARGEST_MANIFEST = 4 << 20
-"""Size limit in bytes."""
+LARGEST_MANIFEST = 4 << 20  # size limit in bytes
 
 
 @dataclass(frozen=True)

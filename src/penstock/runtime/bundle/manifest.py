@@ -24,8 +24,7 @@ from penstock.runtime.streaming.config import FRONTENDS, StreamConfig
 from penstock.runtime.streaming.detector import DetectorConfig
 from penstock.runtime.streaming.frontend import FrontendConfig
 
-FORMAT = 3
-"""The only manifest format that this version writes and reads."""
+FORMAT = 3  # the only manifest format that this version writes and reads
 
 FILE = "manifest.json"
 

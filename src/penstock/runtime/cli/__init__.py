@@ -13,9 +13,9 @@ COMMANDS = {
     "certs": "Create certificates for development: an authority, and one for each island.",
     "serve": "Serve one stage over gRPC, on Ray Serve replicas that scale with the load.",
 }
-"""A command's function has its name, in the module of that name."""
+"""`penstock run` is the function `penstock_run` in the module run, and so on."""
 
 
 def run_command(name: str, arguments: Sequence[str]) -> None:
     """Run one of `COMMANDS`."""
-    getattr(import_module(f"penstock.runtime.cli.{name}"), name)(arguments)
+    getattr(import_module(f"penstock.runtime.cli.{name}"), f"penstock_{name}")(arguments)

@@ -9,9 +9,9 @@ from penstock.errors import require
 from penstock.runtime.cli.parsing import parser_of
 
 
-def certs(arguments: Sequence[str]) -> None:
+def penstock_certs(arguments: Sequence[str]) -> None:
     """Create certificates for development: an authority, and a certificate for each island."""
-    parser = parser_of(certs, "penstock certs certificates/ hub.local 192.168.1.7")
+    parser = parser_of(penstock_certs, "penstock certs certificates/ hub.local 192.168.1.7")
     parser.add_argument("folder", type=Path, help="output folder; an authority in it signs the new certificates too")
     parser.add_argument(
         "names", nargs="+", metavar="HOST", help="host name or IP address of an island; replaces its certificate"

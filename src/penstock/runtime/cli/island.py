@@ -20,9 +20,11 @@ if TYPE_CHECKING:  # imported by the command, so that others start quickly
 POLICIES = ("wait", "drop-oldest")
 
 
-def island(arguments: Sequence[str]) -> None:
+def penstock_island(arguments: Sequence[str]) -> None:
     """Serve one stage over gRPC: run it on incoming frames, answer them or forward them to the next island."""
-    parser = parser_of(island, "penstock island bundle/ --stage 1 --listen 127.0.0.1:7001 --next 127.0.0.1:7002")
+    parser = parser_of(
+        penstock_island, "penstock island bundle/ --stage 1 --listen 127.0.0.1:7001 --next 127.0.0.1:7002"
+    )
     parser.add_argument("bundle", type=Path, help="bundle folder, from penstock export")
     parser.add_argument("--stage", type=int, required=True, help="number of the stage, counted from 1")
     parser.add_argument("--threads", type=int, default=1, help="threads of the stage; 0 for all cores (default: 1)")

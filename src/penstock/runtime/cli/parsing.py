@@ -29,8 +29,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_of(command: Callable[..., None], example: str) -> argparse.ArgumentParser:
-    """Return a parser that describes a command by its docstring."""
-    return Parser(prog=f"penstock {command.__name__}", description=command.__doc__, epilog=f"Example: {example}")
+    """Return a parser of a command, such as `penstock_run`, that is described by its docstring."""
+    return Parser(prog=command.__name__.replace("_", " "), description=command.__doc__, epilog=f"Example: {example}")
 
 
 def samples_of(path: Path, manifest: Manifest) -> np.ndarray:

@@ -15,13 +15,12 @@ from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.cli.parsing import parser_of, samples_of
 from penstock.runtime.pipeline import BatchResult, Pipeline
 
-BATCH = 64
-"""Samples per batch; results do not depend on it."""
+BATCH = 64  # samples per batch; results do not depend on it
 
 
-def run(arguments: Sequence[str]) -> None:
+def penstock_run(arguments: Sequence[str]) -> None:
     """Run a bundle in this process, stage by stage, stopping at the gates."""
-    parser = parser_of(run, "penstock run bundle/ samples.npy")
+    parser = parser_of(penstock_run, "penstock run bundle/ samples.npy")
     parser.add_argument("bundle", type=Path, help="folder written by penstock export")
     parser.add_argument("input", type=Path, help=".npy file with an array (samples, ...), or one sample")
     parser.add_argument("--threads", type=int, default=1, help="threads per stage; 0: all cores (default: 1)")

@@ -12,9 +12,9 @@ from penstock.runtime.cli.island import add_server_options, require_links, run_i
 from penstock.runtime.cli.parsing import parser_of
 
 
-def serve(arguments: Sequence[str]) -> None:
+def penstock_serve(arguments: Sequence[str]) -> None:
     """Serve one stage over gRPC, and run it on Ray Serve: in batches, on replicas that scale with the load."""
-    parser = parser_of(serve, "penstock serve bundle/ --stage 3 --replicas 1-8 --listen 127.0.0.1:7003")
+    parser = parser_of(penstock_serve, "penstock serve bundle/ --stage 3 --replicas 1-8 --listen 127.0.0.1:7003")
     parser.add_argument("bundle", type=Path, help="bundle folder, from penstock export")
     parser.add_argument("--stage", type=int, help="number of the stage, counted from 1 (default: the last)")
     ray = parser.add_argument_group("Ray Serve")

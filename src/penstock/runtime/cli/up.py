@@ -25,9 +25,9 @@ REFRESH_S, LAST_ANSWERS_S = 0.5, 2.0
 COLUMNS = ("stage", "frames in", "stopped", "forwarded", "waiting", "bytes out", "dropped", "p50", "p99", "next")
 
 
-def up(arguments: Sequence[str]) -> None:
+def penstock_up(arguments: Sequence[str]) -> None:
     """Run all islands of a bundle on this machine, show what they do, and stop them on Ctrl-C."""
-    parser = parser_of(up, "penstock up bundle/ --input samples.npy --rate 50")
+    parser = parser_of(penstock_up, "penstock up bundle/ --input samples.npy --rate 50")
     parser.add_argument("bundle", type=Path, help="bundle folder, from penstock export")
     parser.add_argument("--input", type=Path, metavar="FILE", help="send the samples of a .npy file, over and over")
     parser.add_argument("--rate", type=float, default=50.0, help="samples per second (default: 50)")

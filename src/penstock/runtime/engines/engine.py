@@ -24,7 +24,6 @@ class Engine(Protocol):
 
     def run(self, values: np.ndarray) -> Output:
         """Run the stage on a batch: the network's input, or the values of the previous stage."""
-        ...
 
 
 @runtime_checkable
@@ -33,4 +32,3 @@ class RemoteEngine(Protocol):
 
     async def run_sample(self, values: np.ndarray) -> Output:
         """Run the stage on one sample, concurrently with others; return a batch of one."""
-        ...

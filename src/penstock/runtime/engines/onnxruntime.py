@@ -11,11 +11,8 @@ from penstock.runtime.bundle.graph_names import GATE
 from penstock.runtime.bundle.manifest import TYPES, Stage, TensorSpec
 from penstock.runtime.engines.engine import Output
 
-_TYPES = {name: f"tensor({name})" for name in TYPES} | {
-    "float32": "tensor(float)",
-    "float64": "tensor(double)",
-}
-"""onnxruntime's names of dtypes."""
+# onnxruntime's names of dtypes
+_TYPES = {name: f"tensor({name})" for name in TYPES} | {"float32": "tensor(float)", "float64": "tensor(double)"}
 
 
 class OnnxRuntime:

@@ -1,7 +1,6 @@
-"""Stages on Ray Serve: replicas on one machine or many, as many as the load asks for, which run batches.
+"""Run a stage on Ray Serve: in batches, on replicas on one machine or many, scaled with the load.
 
-An island asks, and knows nothing of Ray beyond this file. A replica that dies takes nothing with it: a stage is a
-function, and what it was asked is asked again.
+Only this file knows Ray. A replica that dies loses nothing: stages have no state, and its samples are sent again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import logging
 import secrets
 import socket
 import time
-from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,191 +29,183 @@ from penstock.runtime.engines.serve_config import ServeConfig
 
 LOG = logging.getLogger("penstock.ray_serve")
 
-PATIENCE_S = 60.0
-"""How long a sample is asked again while replicas die."""
-
-PAUSE_S = 0.1
-
-REACH_S = 5.0
-"""How long it may take to reach a cluster."""
-
-STARTS = 3
-"""How often a cluster of our own is started before it is given up."""
+RETRY_S = 60.0  # how long a sample is sent again while replicas die
+RETRY_PAUSE_S = 0.1
+CONNECT_TIMEOUT_S = 5.0  # for a cluster
+STARTS = 3  # attempts to start a cluster
 
 
 class RayServe:
-    """One stage of a bundle as a deployment; it begins and ends with a ``with`` block.
+    """A `RemoteEngine` that runs one stage of a bundle as a deployment, within a ``with`` block.
 
     Args:
-        front: who asks, such as the address of the island. Each front has a deployment of its own; one that was killed
-            leaves it behind on a cluster that is not its own, and takes it over when it is started again.
+        front: identifies the island, for example by its address. Each island has its own deployment; on a cluster that
+            it did not start, an island that was killed and restarted takes its old deployment over.
 
     Raises:
-        DeliveryError: when there is no such cluster, or the deployment does not come up.
+        DeliveryError: on entering, if the cluster cannot be reached or the deployment does not start.
     """
 
-    def __init__(self, bundle: Bundle, stage: int, serving: ServeConfig = ServeConfig(), *, front: str | None = None):
+    def __init__(self, bundle: Bundle, stage: int, config: ServeConfig = ServeConfig(), *, front: str | None = None):
         self._graph, self._stage = bundle.graphs[stage - 1], bundle.manifest.stages[stage - 1]
-        self._serving = serving
+        self._config = config
         mark = secrets.token_hex(4) if front is None else hashlib.sha256(front.encode()).hexdigest()[:8]
         self.name = f"penstock-{bundle.manifest.id[:16]}-{stage}-{mark}"
         self._handle: Any = None
 
     def __enter__(self) -> RayServe:
-        own = self._serving.cluster is None
-        if self._serving.cluster not in (None, "auto"):
-            _check_reachable(str(self._serving.cluster))
+        own = self._config.cluster is None
+        if self._config.cluster not in (None, "auto"):
+            _check_reachable(str(self._config.cluster))
         try:
             if own:
                 _start_cluster()
             else:
-                ray.init(self._serving.cluster, **_SILENT)
+                ray.init(self._config.cluster, **_SILENT)
             self._check_processors(own)
             serve.start(proxy_location="Disabled", logging_config=_QUIET)
-            logging.getLogger("ray.serve").setLevel(logging.ERROR)  # a replica that dies is one line for each sample
+            logging.getLogger("ray.serve").setLevel(logging.ERROR)  # it logs a line per sample of a replica that dies
             self._handle = serve.run(self._deployment(), name=self.name, route_prefix=None)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            self._end()
-            where = "a Ray cluster of its own" if own else f"the Ray cluster at {self._serving.cluster}"
-            raise DeliveryError(f"{self._stage.file} could not be served on {where}: {error}") from error
+            self._stop()
+            where = "a new Ray cluster" if own else f"the Ray cluster at {self._config.cluster}"
+            raise DeliveryError(f"cannot serve {self._stage.file} on {where}: {error}") from error
         except BaseException:
-            self._end()
+            self._stop()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
+    def __exit__(self, *error: object) -> None:
+        self._stop()
 
     @property
     def replicas(self) -> int:
-        """How many replicas run now."""
+        """How many replicas are running."""
         status = serve.status().applications.get(self.name)
-        return 0 if status is None else sum(one.replica_states.get("RUNNING", 0) for one in status.deployments.values())
+        states = [] if status is None else [each.replica_states for each in status.deployments.values()]
+        return sum(counts.get("RUNNING", 0) for counts in states)
 
     async def run_sample(self, values: np.ndarray) -> Output:
-        """Run the stage on one sample: the next free replica does, in a batch with what others ask."""
-        until = None
+        """Run the stage on one sample, on the next free replica, in a batch with concurrent ones."""
+        deadline = None
         while True:
             try:
-                given, gate = await self._handle.remote(values)
+                output, gate = await self._handle.remote(values)
             except RayTaskError as error:
                 raise DeliveryError(f"a replica failed on a sample: {error.cause}") from None
             except (RayError, DeploymentUnavailableError) as error:
-                until = until or time.monotonic() + PATIENCE_S
-                if time.monotonic() > until:
+                deadline = deadline or time.monotonic() + RETRY_S
+                if time.monotonic() > deadline:
                     raise
-                LOG.info("a replica is gone, and another one is asked: %s", error)
-                await asyncio.sleep(PAUSE_S)
+                LOG.info("a replica has died; trying another one: %s", error)
+                await asyncio.sleep(RETRY_PAUSE_S)
             else:
-                return Output(given[None], None if gate is None else np.array([gate], np.float32))
+                return Output(output[None], None if gate is None else np.array([gate], np.float32))
 
     def _check_processors(self, own: bool) -> None:
-        """Refuse what a cluster of our own has no processors for: Ray would wait for ever, and say nothing."""
-        needed, there = self._serving.replicas.least * self._serving.threads, int(ray.cluster_resources().get("CPU", 0))
-        text = f"{self._serving.replicas.least} replicas of {self._serving.threads} threads take {needed} processors"
-        if needed > there and own:
-            raise DeliveryError(f"{text}, and this machine has {there}: take fewer of either.")
-        if needed > there:
-            LOG.warning("%s, and the cluster has %d: waiting until it has more.", text, there)
+        """Raise if our own cluster has too few processors: Ray would wait for them forever."""
+        replicas, threads = self._config.replicas.least, self._config.threads
+        needed, available = replicas * threads, int(ray.cluster_resources().get("CPU", 0))
+        text = f"{replicas} replicas of {threads} threads need {needed} processors"
+        if needed > available and own:
+            raise DeliveryError(f"{text}, but this machine has {available}: use fewer of either.")
+        if needed > available:
+            LOG.warning("%s, but the cluster has %d; waiting for more", text, available)
 
     def _deployment(self) -> Any:
-        serving, replicas = self._serving, self._serving.replicas
-        scaled: dict[str, Any] = {"num_replicas": replicas.least}
+        config, replicas = self._config, self._config.replicas
+        scaling: dict[str, Any] = {"num_replicas": replicas.least}
         if replicas.least < replicas.most:
-            scaled = {
+            scaling = {
                 "autoscaling_config": {
                     "min_replicas": replicas.least,
                     "max_replicas": replicas.most,
-                    "target_ongoing_requests": serving.batch,  # a replica that has a full batch to do is busy
-                    "metrics_interval_s": min(10.0, serving.delay_s / 2),
-                    "look_back_period_s": serving.delay_s,
-                    "upscale_delay_s": serving.delay_s,
-                    "downscale_delay_s": 6 * serving.delay_s,
+                    "target_ongoing_requests": config.batch,  # a replica with a full batch is busy
+                    "metrics_interval_s": min(10.0, config.delay_s / 2),
+                    "look_back_period_s": config.delay_s,
+                    "upscale_delay_s": config.delay_s,
+                    "downscale_delay_s": 6 * config.delay_s,
                 }
             }
-        made = serve.deployment(
+        deployment = serve.deployment(
             _Replica,
-            max_ongoing_requests=4 * serving.batch,
-            ray_actor_options={"num_cpus": serving.threads},
+            max_ongoing_requests=4 * config.batch,
+            ray_actor_options={"num_cpus": config.threads},
             logging_config=_QUIET,
-            **scaled,
+            **scaling,
         )
-        return made.bind(self._stage, self._graph, serving.batch, serving.wait_ms / 1e3, serving.threads)
+        return deployment.bind(self._stage, self._graph, config.batch, config.wait_ms / 1e3, config.threads)
 
-    def _end(self) -> None:
-        """End the deployment, and a cluster of our own; on another's, what others deployed stays."""
-        if ray.is_initialized():  # else Serve would start a cluster to look for it
-            with contextlib.suppress(Exception):  # the cluster may be gone already, and so is all that was on it
+    def _stop(self) -> None:
+        """Delete the deployment, and stop the cluster if it is our own; others' deployments stay."""
+        if ray.is_initialized():  # otherwise Serve would start a cluster to look for the deployment
+            with contextlib.suppress(Exception):  # the cluster may be gone, and the deployment with it
                 if self._handle is not None:
-                    self._handle.shutdown()  # or its metrics would start a cluster of their own
+                    self._handle.shutdown()  # otherwise its metrics would start another cluster
                 serve.delete(self.name)
             ray.shutdown()
 
 
 def _start_cluster() -> None:
-    """Start a cluster of our own. Ray's processes do not always find each other in time on a busy machine."""
+    """Start a cluster on this machine; on a busy one, Ray's processes do not always find each other in time."""
     for left in reversed(range(STARTS)):
         try:
             ray.init("local", include_dashboard=False, **_SILENT)
-        except Exception as error:  # Ray gives what goes wrong here no class of its own
+        except Exception as error:  # Ray has no class for such errors
             ray.shutdown()
             if not left:
-                raise RuntimeError(f"Ray did not start in {STARTS} tries: {error}") from error
-            LOG.warning("Ray did not start, and is started again: %s", error)
+                raise RuntimeError(f"Ray did not start in {STARTS} attempts: {error}") from error
+            LOG.warning("Ray did not start; trying again: %s", error)
         else:
             return
 
 
 def _check_reachable(cluster: str) -> None:
-    """Refuse an address where nobody is: Ray itself takes minutes to find that out."""
+    """Raise if nothing listens at an address: Ray itself would take minutes to notice."""
     host, _, port = cluster.removeprefix("ray://").rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
     except (OSError, ValueError, OverflowError) as error:
         raise DeliveryError(
-            f"no Ray cluster can be reached at {cluster!r}: {error}. Give the host:port of its head node, such as "
-            "10.0.0.1:6379, or auto for the cluster that this machine belongs to."
+            f"cannot reach a Ray cluster at {cluster!r}: {error}. Give host:port of its head node, such as "
+            "10.0.0.1:6379, or auto for the cluster of this machine."
         ) from error
 
 
-_Given: TypeAlias = tuple[np.ndarray, float | None]
-"""What a stage gives for one sample: values, and the gate's logit."""
+_SampleOutput: TypeAlias = tuple[np.ndarray, float | None]  # values, and the gate's logit
 
 _SILENT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-
 _QUIET = {"log_level": "WARNING", "enable_access_log": False}
 
 
 class _Replica:
-    """A process that runs the stage. The graph comes with it: machines of a cluster need no bundle."""
+    """A process that runs the stage. It gets the graph as bytes: machines of the cluster need no bundle."""
 
     def __init__(self, stage: Stage, graph: bytes, batch: int, wait_s: float, threads: int):
         self._engine = OnnxRuntime.from_stage(stage, graph, threads=threads)
-        self._together.set_max_batch_size(batch)
-        self._together.set_batch_wait_timeout_s(wait_s)
+        self._run_batch.set_max_batch_size(batch)
+        self._run_batch.set_batch_wait_timeout_s(wait_s)
 
-    async def __call__(self, values: np.ndarray) -> _Given:
-        given = await self._together(values)
-        if isinstance(given, Exception):
-            raise given
-        return given
+    async def __call__(self, values: np.ndarray) -> _SampleOutput:
+        output = await self._run_batch(values)
+        if isinstance(output, Exception):
+            raise output
+        return output
 
     @serve.batch  # type: ignore[untyped-decorator]
-    async def _together(self, samples: list[np.ndarray]) -> list[_Given | Exception]:
+    async def _run_batch(self, samples: list[np.ndarray]) -> list[_SampleOutput | Exception]:
         try:
             return [*self._run(samples)]
-        except Exception as error:  # of an engine, of any kind: one sample may have spoilt it for the others
+        except Exception as error:  # perhaps because of one of the samples
             return [error] if len(samples) == 1 else [self._run_alone(sample) for sample in samples]
 
-    def _run_alone(self, sample: np.ndarray) -> _Given | Exception:
+    def _run_alone(self, sample: np.ndarray) -> _SampleOutput | Exception:
         try:
             return self._run([sample])[0]
         except Exception as error:
             return error
 
-    def _run(self, samples: list[np.ndarray]) -> list[_Given]:
+    def _run(self, samples: list[np.ndarray]) -> list[_SampleOutput]:
         out = self._engine.run(np.stack(samples))
         gates = [None] * len(samples) if out.gate is None else [float(logit) for logit in out.gate]
         return list(zip(out.values, gates, strict=True))

@@ -1,4 +1,4 @@
-"""How a stage is served on a cluster: values that say so. engines/ray_serve.py does it."""
+"""How a stage is served on a Ray cluster; engines/ray_serve.py does it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.errors import DeliveryError
 
 @dataclass(frozen=True)
 class Replicas:
-    """How many processes run a stage: as many as the load asks for, between two numbers.
+    """Limits for the number of processes that run a stage; it scales with the load.
 
     >>> str(Replicas.parse("2")), Replicas.parse("1-8")
     ('2', Replicas(least=1, most=8))
@@ -21,20 +21,14 @@ class Replicas:
 
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most:
-            raise DeliveryError(
-                f"{self.least} to {self.most} replicas are not possible: a number from 1 on, or a range such as 1-8."
-            )
+            raise DeliveryError(f"replicas must be at least 1, or a range such as 1-8, got {self.least}-{self.most}.")
 
     @classmethod
     def parse(cls, text: str) -> Replicas:
-        """Read "2", or "1-8".
-
-        Raises:
-            DeliveryError: when it is neither.
-        """
+        """Parse a number such as "2", or a range such as "1-8"; raise a DeliveryError if it is neither."""
         parts = text.split("-")
         if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):
-            raise DeliveryError(f"{text!r} replicas are not possible: give a number, or a range such as 1-8.")
+            raise DeliveryError(f"replicas must be a number, or a range such as 1-8, got {text!r}.")
         return cls(int(parts[0]), int(parts[-1]))
 
     def __str__(self) -> str:
@@ -46,11 +40,10 @@ class ServeConfig:
     """How a stage is served.
 
     Attributes:
-        replicas: how many.
-        batch: samples that a replica runs at once at most.
-        wait_ms: how long a replica waits for a batch to fill. A sample that comes alone waits so long too.
-        threads: that a replica may use, and as many processors it takes of a machine.
-        cluster: the address of a Ray cluster, "auto" for the one on this machine; None: one of our own, here.
+        batch: largest batch of a replica.
+        wait_ms: how long a replica waits for a batch to fill; a single sample waits as long.
+        threads: per replica, each of which takes one processor.
+        cluster: address of a Ray cluster, "auto" for the one on this machine; None to start one.
         delay_s: how long a load must last before the number of replicas follows it.
     """
 
@@ -65,13 +58,13 @@ class ServeConfig:
         for name, least in (("batch", 1), ("threads", 1), ("wait_ms", 0), ("delay_s", 0)):
             value = getattr(self, name)
             if not (value >= least and math.isfinite(value)):
-                raise DeliveryError(f"{name} = {value} is not possible: it is {least} or more.")
+                raise DeliveryError(f"{name} must be finite and at least {least}, got {value}.")
         if self.replicas.least < self.replicas.most and not self.delay_s:
-            raise DeliveryError("replicas follow a load that lasts: give a delay of more than 0 s.")
+            raise DeliveryError("delay_s must be above 0 for a range of replicas, got 0.")
 
     @property
     def window(self) -> int:
-        """How many frames of one sender may be on their way: enough to keep all replicas busy.
+        """How many frames of one client may be in flight: enough to keep all replicas busy.
 
         >>> ServeConfig().window, ServeConfig(Replicas(1, 8)).window, ServeConfig(Replicas(9, 99)).window
         (128, 1024, 1024)

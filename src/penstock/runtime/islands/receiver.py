@@ -36,8 +36,7 @@ from penstock.runtime.islands.protocol import (
 from penstock.runtime.islands.stats import IslandStats
 from penstock.runtime.pipeline import is_finite
 
-HELLO_TIMEOUT_S = 10.0
-"""How long to wait for a client's Hello."""
+HELLO_TIMEOUT_S = 10.0  # how long to wait for a client's Hello
 
 
 class Receiver:

@@ -24,8 +24,7 @@ from penstock.runtime.islands.ops.shadow_audit import ShadowAudit
 
 LOG = logging.getLogger("penstock.server")
 
-DRAIN_S = 10.0
-"""How long an island may take to answer what it has before it ends."""
+DRAIN_S = 10.0  # how long an island may take to answer what it has before it ends
 
 
 @dataclass(frozen=True)

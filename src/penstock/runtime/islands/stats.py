@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from penstock.runtime.islands.protocol import DropReason, Fault
 
-LATENCIES = 1000
-"""How many latencies the quantiles are computed from."""
+LATENCIES = 1000  # how many latencies the quantiles are computed from
 
 
 @dataclass

@@ -31,14 +31,11 @@ from penstock.runtime.islands.protocol import (
 
 LOG = logging.getLogger("penstock.uplink")
 
-WELCOME_TIMEOUT_S = 10.0
-"""How long to wait for Welcome."""
+WELCOME_TIMEOUT_S = 10.0  # how long to wait for Welcome
 
-GOODBYE_TIMEOUT_S = 30.0
-"""How long an island that said Goodbye may take to answer what it has."""
+GOODBYE_TIMEOUT_S = 30.0  # how long an island that said Goodbye may take to answer what it has
 
-DEADLINE_CHECK_S = 0.05
-"""How often deadlines are checked."""
+DEADLINE_CHECK_S = 0.05  # how often deadlines are checked
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:  # the manifest imports this module
     from penstock.runtime.bundle.manifest import Manifest
     from penstock.runtime.pipeline import SampleResult
 
-LIMIT = 10.0
-"""Log-odds are limited to ±10: a probability of one in 22,000."""
+LIMIT = 10.0  # log-odds are limited to ±10: a probability of one in 22,000
 
 Floats = npt.NDArray[np.float64]
 

@@ -24,8 +24,7 @@ gap; a stream that begins with many has the wrong scale."""
 SCALE_SAMPLES = 16_000
 """The scale of a stream is checked on its first 16,000 non-zero samples; a tenth of them may be beyond `MAX_AUDIO`."""
 
-SAFE_PEAK = 0.99
-"""A block whose peak is at most this needs no further checks."""
+SAFE_PEAK = 0.99  # a block whose peak is at most this needs no further checks
 
 _STEP = np.float32(1 / FULL_SCALE)  # of int16, exactly
 

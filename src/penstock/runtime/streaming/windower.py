@@ -12,8 +12,7 @@ from penstock.runtime.streaming.frame_ring import FrameRing
 from penstock.runtime.streaming.frontend import Sensor, build_frontend, silent_frame
 from penstock.runtime.streaming.input_guard import InputGuard
 
-ROUNDING = 1e-3
-"""Tolerance for a frame of digital silence: chunks of another length sum in another order."""
+ROUNDING = 1e-3  # tolerance for a frame of digital silence: chunks of another length sum in another order
 
 
 class Window(NamedTuple):

@@ -18,11 +18,9 @@ from penstock.runtime.islands.links.link import Connection, Connector, Handler, 
 from penstock.runtime.islands.links.tls import TlsConfig
 from penstock.runtime.islands.protocol import METHOD
 
-SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
-"""Encoded grpc.health.v1.HealthCheckResponse messages."""
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"  # encoded grpc.health.v1.HealthCheckResponse messages
 
-MAX_CONNECTIONS = 64
-"""At one island; further ones are rejected."""
+MAX_CONNECTIONS = 64  # at one island; further ones are rejected
 
 MESSAGE_SLACK = 1 << 16
 """Bytes by which a message may exceed the payload. Within them the island refuses and counts a wrong message; beyond

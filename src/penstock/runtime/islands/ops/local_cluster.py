@@ -20,8 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.errors import DeliveryError
 from penstock.runtime.bundle.bundle import read_manifest
 
-START_TIMEOUT_S, STOP_TIMEOUT_S = 30.0, 15.0
-"""How long an island may take to start and to stop."""
+START_TIMEOUT_S, STOP_TIMEOUT_S = 30.0, 15.0  # how long an island may take to start and to stop
 
 MAIN = "from penstock.cli import main; main()"
 
