@@ -21,7 +21,7 @@ class Replicas:
 
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most:
-            raise DeliveryError(f"replicas must be at least 1, or a range such as 1-8, got {self.least}-{self.most}.")
+            raise DeliveryError(f"replicas must be at least 1, or a range such as 1-8, got {self}.")
 
     @classmethod
     def parse(cls, text: str) -> Replicas:
