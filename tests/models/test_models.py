@@ -113,7 +113,7 @@ def test_the_size_of_resnet8() -> None:
 
 @pytest.fixture(scope="module")
 def resnext() -> ResNeXt:
-    with torch.device("meta"):  # shapes without numbers: built in no time
+    with torch.device("meta"):  # shapes without data: fast
         return resnext101_64x4d()
 
 
@@ -147,5 +147,5 @@ def test_resnext_takes_other_channels_and_classes() -> None:
 @pytest.mark.parametrize(("build", "multiple"), [(resnet8, 1), (resnext8, 4), (inception8, 4), (inception8_1d, 4)])
 def test_a_width_that_the_blocks_cannot_have_is_refused(build, multiple) -> None:
     for width in (0, multiple + 1) if multiple > 1 else (0,):
-        with pytest.raises(ShapeError, match=rf"width = {width} came: these blocks take a multiple of {multiple} from"):
+        with pytest.raises(ShapeError, match=rf"width .*{multiple}.* {width}"):
             build(1, classes=3, width=width)

@@ -1,4 +1,4 @@
-"""Settling: batch norms learn what deployment looks like, nothing else changes, and it can be done again."""
+"""Recalibration: only the statistics of batch norms change, to those of deployment, and repeating it is harmless."""
 
 import pytest
 import torch
@@ -34,27 +34,27 @@ def test_the_statistics_are_those_of_deployment():
     before = {name: value.clone() for name, value in net.state_dict().items()}
     recalibrate_batch_norm(net, (x, y), batch_size=64, device=CPU)
     origin, mask = net.origin, net.layers[0].compression.mask
-    behind = origin[2]((origin[0](x).relu()) * mask)  # what reaches the batch norm, once nothing is drawn any more
+    features = origin[2]((origin[0](x).relu()) * mask)  # the input of the batch norm in deployment
     norm = norm_of(net)
-    torch.testing.assert_close(norm.running_mean, behind.mean(0))
-    parts = behind.split(64)
+    torch.testing.assert_close(norm.running_mean, features.mean(0))
+    parts = features.split(64)
     torch.testing.assert_close(norm.running_var, torch.stack([part.var(0) for part in parts]).mean(0))
     assert net.training and norm.training and norm.momentum == 0.1
     changed = {name for name, value in net.state_dict().items() if not torch.equal(value, before[name])}
     assert {name.rpartition(".")[2] for name in changed} == {"running_mean", "running_var", "num_batches_tracked"}
 
 
-def test_only_drawn_masks_are_settled_after_a_training(monkeypatch):
-    settled = []
-    monkeypatch.setattr("penstock.training.fit.recalibrate_batch_norm", lambda *_, **__: settled.append(1))
+def test_fit_recalibrates_only_networks_with_drawn_masks(monkeypatch):
+    calls = []
+    monkeypatch.setattr("penstock.training.fit.recalibrate_batch_norm", lambda *_, **__: calls.append(1))
     for mask, times in (("thresholded", 0), ("drawn", 1)):
         net = network(mask)
         assert has_drawn_masks(net) is bool(times)
         ps.fit(net, task(), config=quiet(epochs=1))
-        assert len(settled) == times
+        assert len(calls) == times
 
 
-def test_a_training_ends_settled_and_a_finished_one_is_read_so(tmp_path):
+def test_a_trained_network_is_recalibrated_and_so_is_one_read_from_its_folder(tmp_path):
     nets = [network(), network()]
     for net in nets:  # the second is read from the folder of the first
         ps.fit(net, task(), config=quiet(epochs=2, batch_size=64, folder=tmp_path))
@@ -63,10 +63,10 @@ def test_a_training_ends_settled_and_a_finished_one_is_read_so(tmp_path):
     before = norm_of(nets[0]).running_var.clone()
     nets[0].train()
     recalibrate_batch_norm(nets[0], task(), batch_size=64, device=CPU)
-    assert torch.equal(norm_of(nets[0]).running_var, before), "settling again changes nothing"
+    assert torch.equal(norm_of(nets[0]).running_var, before), "recalibrating again changed it"
 
 
-def test_what_is_frozen_stays():
+def test_a_frozen_batch_norm_stays_frozen():
     net = network()
     norm_of(net).eval()
     ps.fit(net, task(), config=quiet(epochs=1))

@@ -1,4 +1,4 @@
-"""The networks of the paper's section 4, to be gated like anybody else's: none of them knows of gates."""
+"""Small networks of the paper's section 4: plain PyTorch, without gates."""
 
 from penstock.models.blocknet import BlockNet
 from penstock.models.resnet import resnet8, resnet8_1d

@@ -1,12 +1,7 @@
-"""The paper's small networks: 8 blocks of convolutions and 2 linear blocks, for images and for time series.
+"""The paper's small networks: 8 convolution blocks and 2 linear blocks, for images and for time series.
 
-The paper counts depth in blocks: ten of them, and a gate after block i stands at i * 10 % of the depth
-(section 4, figure "Model Architectures"). So there is no stem convolution here: the first block takes the raw
-input, and ``net.blocks[i - 1]`` is the paper's block i. What a block is makes the network: residual (resnet.py),
-residual in groups (resnext.py) or of several widths side by side (inception.py).
-
-One network serves images and time series. The two differ in the layers they are made of and in nothing else;
-``IMAGES`` and ``SERIES`` hold these layers.
+The paper counts depth in blocks: there are ten, and a gate after block i is at i * 10 % of the depth (section 4, figure
+"Model Architectures"). So there is no stem convolution: ``net.blocks[i - 1]`` is the paper's block i.
 """
 
 from collections.abc import Callable
@@ -18,15 +13,15 @@ from torch import Tensor, nn
 from penstock.errors import ShapeError
 
 DEPTH = 8
-"""Blocks of convolutions in a network."""
+"""Convolution blocks in a network."""
 
 LINEAR_BLOCKS = 2
-"""Blocks behind them."""
+"""Blocks after them."""
 
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers that know how many dimensions the input has besides batch and channels."""
+    """The layers that differ between images and time series."""
 
     conv: Callable[..., nn.Module]
     norm: Callable[[int], nn.Module]
@@ -38,7 +33,7 @@ IMAGES = Layers(nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.AdaptiveAvgPool2d)
 SERIES = Layers(nn.Conv1d, nn.BatchNorm1d, nn.MaxPool1d, nn.AdaptiveAvgPool1d)
 
 Block: TypeAlias = Callable[[Layers, int, int, int], nn.Module]
-"""Makes a block: of these layers, with so many channels in and out, and this stride."""
+"""Builds a block from the layers, the input and output channels, and the stride."""
 
 
 class BlockNet(nn.Module):
@@ -60,7 +55,7 @@ class BlockNet(nn.Module):
     ) -> None:
         super().__init__()
         if width < 1 or width % multiple_of:
-            raise ShapeError(f"width = {width} came: these blocks take a multiple of {multiple_of} from {multiple_of}.")
+            raise ShapeError(f"width must be a positive multiple of {multiple_of}, got {width}.")
         outs = [width * 2 ** (i // 2) for i in range(DEPTH)]  # w w 2w 2w 4w 4w 8w 8w
         ins = [in_channels, *outs[:-1]]
         strides = [2 if i in (2, 4, 6) else 1 for i in range(DEPTH)]
@@ -70,16 +65,11 @@ class BlockNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.blocks(x)  # (batch, in_channels, *size) -> (batch, 8 * width, *size / 8)
-        x = self.hidden(x)  # -> (batch, 8 * width)
-        logits: Tensor = self.head(x)  # -> (batch, classes)
-        return logits
+        return self.head(self.hidden(x))  # type: ignore[no-any-return]  # (batch, 8 * width) -> (batch, classes)
 
 
 class Residual(nn.Module):
-    """Add what ``body`` makes of the input to the input: ReLU(body(x) + skip(x)).
-
-    The skip is the identity where the shapes allow it, else a convolution of width 1.
-    """
+    """Compute ReLU(body(x) + skip(x)); the skip is the identity if the shapes allow it, else a 1x1 convolution."""
 
     def __init__(self, layers: Layers, body: nn.Module, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -92,13 +82,12 @@ class Residual(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.relu(self.body(x) + self.skip(x))
-        return out
+        return self.relu(self.body(x) + self.skip(x))  # type: ignore[no-any-return]
 
 
 def conv_norm(
     layers: Layers, in_channels: int, out_channels: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> list[nn.Module]:
-    """Return a convolution that keeps the size (but for its stride), and its batch norm."""
+    """Return a convolution, padded to keep the size (divided by the stride), and its batch norm."""
     conv = layers.conv(in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
     return [conv, layers.norm(out_channels)]

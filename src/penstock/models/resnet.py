@@ -27,7 +27,7 @@ def resnet8(in_channels: int = 1, classes: int = 6, width: int = 16) -> BlockNet
 
 
 def resnet8_1d(in_channels: int, classes: int, width: int = 16) -> BlockNet:
-    """Build the same network for time series: of inertial sensors, of audio features.
+    """Build the same network for time series, such as inertial sensors or audio features.
 
     Shapes:
         (batch, in_channels, time) -> logits: (batch, classes)

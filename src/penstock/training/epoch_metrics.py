@@ -1,4 +1,4 @@
-"""Meters that only keep sums, so that several processes can add them up, and what a sick gate looks like on them."""
+"""Metrics of an epoch, kept as sums that several processes can add up, and how they show a collapsed gate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.gating.network import GatedNetwork, GatedOutput
 from penstock.gating.objective import Loss
 
 AUC_STEPS = 1000
-BLIND = 0.05  # an AUC this near to ½ is that of a gate that sees nothing
+CHANCE_MARGIN = 0.05  # a gate whose AUC is this close to ½ is guessing
 NEARLY_ALL = 0.995
 
 
@@ -21,6 +21,7 @@ class EpochMetrics(Metric):
     """Losses, accuracy, and each gate's stops, over an epoch and over all processes."""
 
     full_state_update = False
+    _net: GatedNetwork
     losses: Tensor
     samples: Tensor
     correct: Tensor
@@ -31,14 +32,14 @@ class EpochMetrics(Metric):
 
     def __init__(self, net: GatedNetwork):
         super().__init__()
-        object.__setattr__(self, "_net", net)  # looked at, not owned: its weights belong to the training
+        object.__setattr__(self, "_net", net)  # not a submodule: its weights belong to the training module
         gates = len(net.layers)
         for name, shape in {
             "losses": (len(Loss._fields),),
             "samples": (),
             "correct": (),
             "correct_open": (),
-            "seen": (gates, 2),  # [negatives, positives] that each gate has judged
+            "seen": (gates, 2),  # [negatives, positives] that each gate has scored
             "stops": (gates, 2),
             "cascade": (2, 2),  # [negatives, positives] x [seen, stopped by any gate]
         }.items():
@@ -47,21 +48,22 @@ class EpochMetrics(Metric):
 
     def update(self, out: GatedOutput, labels: Tensor, loss: Loss) -> None:
         """Add a batch."""
-        net: GatedNetwork = self._net  # type: ignore[assignment]
+        net = self._net
         self.losses += torch.stack([term.detach().double() for term in loss]) * len(labels)
         self.samples += len(labels)
         predicted = out.logits.detach().argmax(1)
         stopped = torch.zeros_like(labels, dtype=torch.bool)
-        for i, (layer, said) in enumerate(zip(net.layers, out.gates, strict=True)):
-            if layer.gate is None or said is None:
+        for i, (layer, output) in enumerate(zip(net.layers, out.gates, strict=True)):
+            if layer.gate is None or output is None:
                 continue
-            logit = layer.gate.gate_logit(said.detach())
-            mine, wanted = is_stopped(logit, layer.gate.threshold), layer.gate.omega(labels, net.background)
-            stopped |= mine
-            for kind, which in enumerate((~wanted, wanted)):
+            logit = layer.gate.gate_logit(output.detach())
+            stopped_here = is_stopped(logit, layer.gate.threshold)
+            positive = layer.gate.omega(labels, net.background)
+            stopped |= stopped_here
+            for kind, which in enumerate((~positive, positive)):
                 self.seen[i, kind] += which.sum()
-                self.stops[i, kind] += (which & mine).sum()
-            self.curves[i].update(logit.sigmoid(), wanted.long())  # type: ignore[operator]
+                self.stops[i, kind] += (which & stopped_here).sum()
+            self.curves[i].update(logit.sigmoid(), positive.long())  # type: ignore[operator]
         positive = net.positive(labels)
         for kind, which in enumerate((~positive, positive)):
             self.cascade[kind, 0] += which.sum()
@@ -70,26 +72,22 @@ class EpochMetrics(Metric):
         self.correct_open += (predicted == labels).sum()
 
     def compute(self) -> dict[str, float]:
-        """Return the epoch's figures by name; what no sample was seen for is left out."""
-        terms = dict(zip(("loss", *Loss._fields[1:]), (self.losses / self.samples).tolist(), strict=True))
-        figures = terms | {
-            "accuracy": (self.correct / self.samples).item(),
-            "accuracy_open": (self.correct_open / self.samples).item(),
-        }
-        net: GatedNetwork = self._net  # type: ignore[assignment]
-        if net.active():
-            figures |= _shares(("early_stopping", "positive_lost_rate"), self.cascade[:, 1], self.cascade[:, 0])
+        """Return the epoch's metrics by name, without those that no sample contributes to."""
+        metrics = dict(zip(("loss", *Loss._fields[1:]), (self.losses / self.samples).tolist(), strict=True))
+        metrics["accuracy"] = (self.correct / self.samples).item()
+        metrics["accuracy_open"] = (self.correct_open / self.samples).item()
+        if self._net.active():
+            metrics |= _shares(("early_stopping", "positive_lost_rate"), self.cascade[:, 1], self.cascade[:, 0])
         for i, curve in enumerate(self.curves):
             if self.seen[i].min() > 0:
-                figures[f"auc/{i}"] = curve.compute().item()  # type: ignore[operator]
+                metrics[f"auc/{i}"] = curve.compute().item()  # type: ignore[operator]
                 names = (f"early_stopping/{i}", f"positive_lost_rate/{i}")
-                figures |= _shares(names, self.stops[i], self.seen[i])
-        return figures
+                metrics |= _shares(names, self.stops[i], self.seen[i])
+        return metrics
 
     def check_both_kinds(self) -> None:
-        """Refuse an epoch in which no positive, or no negative, was seen."""
-        net: GatedNetwork = self._net  # type: ignore[assignment]
-        if net.active():
+        """Raise a LabelError if the epoch had no positive or no negative sample."""
+        if self._net.active():
             negatives, positives = self.cascade[:, 0].tolist()
             check_both_kinds(torch.tensor([True] * bool(positives) + [False] * bool(negatives)), "train")
 
@@ -100,35 +98,32 @@ class EpochMetrics(Metric):
             curve.reset()  # type: ignore[operator]
 
 
-def collapse(figures: dict[str, float], net: GatedNetwork) -> list[str]:
-    """Say which gates and masks have stopped doing their work, and what to do; figures are those of `EpochMetrics`."""
+def collapse(metrics: dict[str, float], net: GatedNetwork) -> list[str]:
+    """Return which gates and masks have collapsed, and what to do, given the metrics of `EpochMetrics`."""
     findings = []
     for i, layer in enumerate(net.layers):
-        name = net.spec.at[i]
-        area = figures.get(f"auc/{i}")
-        early, lost = figures.get(f"early_stopping/{i}", 0.5), figures.get(f"positive_lost_rate/{i}", 0.5)
-        if area is not None and abs(area - 0.5) < BLIND:
+        gate, mask = f"gate {i} ({net.spec.at[i]!r})", f"mask {i} ({net.spec.at[i]!r})"
+        auc = metrics.get(f"auc/{i}")
+        stopped, lost = metrics.get(f"early_stopping/{i}", 0.5), metrics.get(f"positive_lost_rate/{i}", 0.5)
+        if auc is not None and abs(auc - 0.5) < CHANCE_MARGIN:
             findings.append(
-                f"gate {i} ({name!r}) sees nothing: its AUC is {area:.3f}, and ½ is chance. Train longer, raise alpha, "
-                "lower the rate, or put it deeper."
+                f"{gate} separates nothing: its AUC is {auc:.3f}, and 0.5 is chance. Train longer, raise alpha, lower "
+                "the learning rate, or place it deeper."
             )
-        elif min(early, lost) > NEARLY_ALL:
+        elif min(stopped, lost) > NEARLY_ALL:
             findings.append(
-                f"gate {i} ({name!r}) stops everything: {lost:.1%} of the positives too. Its AUC is {area:.3f}: give "
+                f"{gate} stops everything: {lost:.1%} of the positives too, with an AUC of {auc:.3f}. Pass "
                 "class_counts to the objective if positives are rare, or calibrate."
             )
-        elif max(early, lost) < 1 - NEARLY_ALL:
+        elif max(stopped, lost) < 1 - NEARLY_ALL:
             findings.append(
-                f"gate {i} ({name!r}) lets everything pass: {1 - early:.1%} of the negatives too. Its AUC is "
-                f"{area:.3f}: give class_counts to the objective if negatives are rare, or calibrate."
+                f"{gate} passes everything: {1 - stopped:.1%} of the negatives too, with an AUC of {auc:.3f}. Pass "
+                "class_counts to the objective if negatives are rare, or calibrate."
             )
         if layer.density == 0:
-            findings.append(
-                f"mask {i} ({name!r}) is empty: nothing flows on, and every sample looks alike behind it. Lower beta, "
-                "or its share for this layer."
-            )
+            findings.append(f"{mask} is empty: all samples look the same after it. Lower beta for this layer.")
     return findings
 
 
-def _shares(names: tuple[str, str], part: Tensor, whole: Tensor) -> dict[str, float]:
-    return {name: (p / w).item() for name, p, w in zip(names, part, whole, strict=True) if w > 0}
+def _shares(names: tuple[str, str], parts: Tensor, totals: Tensor) -> dict[str, float]:
+    return {name: (part / total).item() for name, part, total in zip(names, parts, totals, strict=True) if total > 0}

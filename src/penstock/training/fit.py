@@ -1,7 +1,6 @@
 """Train a gated network with Lightning: progress, logs, checkpoints, resuming, several processes.
 
-For your own `lightning.Trainer` take `GatedLightningModule` ; for a loop of your own,
-`Objective` (examples/own_loop.py).
+For your own `lightning.Trainer` use `GatedLightningModule`; for your own loop, `Objective` (examples/own_loop.py).
 """
 
 from __future__ import annotations
@@ -81,25 +80,20 @@ def fit(
             default_root_dir=None if run is None else run.folder,
         )
         trainer.fit(module, ckpt_path=resume, weights_only=True if resume else None)
-    history = module.history
     if run is not None:
+        history = module.history
         history.last, history.best = run.last, run.best if run.best.exists() else run.last
         if config.keep == "best":
             module.load_state_dict(torch.load(run.best, weights_only=True)["state_dict"])
     if has_drawn_masks(net):
-        recalibrate_batch_norm(
-            net,
-            train,
-            batch_size=config.batch_size,
-            device=hardware.device,
-            progress="recalibrating batch norm" if progress else None,
-        )
+        title = "recalibrating batch norm" if progress else None
+        recalibrate_batch_norm(net, train, batch_size=config.batch_size, device=hardware.device, progress=title)
     net.eval()
-    return history
+    return module.history
 
 
 class _FitModule(GatedLightningModule):
-    """The module with what only `fit` needs: its data, a seed for each batch, and the run directory's log."""
+    """Adds what only `fit` needs: the data, a seed for each batch, and the run directory's log."""
 
     def __init__(
         self,
@@ -131,7 +125,7 @@ class _FitModule(GatedLightningModule):
         }
 
     def setup(self, stage: str) -> None:
-        """Lay the weights out as bfloat16 convolutions run fastest."""
+        """Use the memory layout in which bfloat16 convolutions run fastest."""
         super().setup(stage)
         if self.channels_last:
             self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -145,25 +139,21 @@ class _FitModule(GatedLightningModule):
         return [] if self.data["val"] is None else self._loader("val")
 
     def _loader(self, part: str) -> DataLoader[Any]:
-        training = part == "train"
-        source = loader(
-            self.data[part],  # type: ignore[arg-type]
-            batch_size=self.config.batch_size,
-            shuffle=training,
-            workers=self.config.hardware.workers,
-        )
+        data, config, training = self.data[part], self.config, part == "train"
+        assert data is not None
+        source = loader(data, batch_size=config.batch_size, shuffle=training, workers=config.hardware.workers)
         rank, world = self.global_rank, self.trainer.world_size
-        return reproducible(source, self.config.seed, rank=rank, world=world, training=training)
+        return reproducible(source, config.seed, rank=rank, world=world, training=training)
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Lay images out as the weights are."""
+        """Give images the same memory layout as the weights."""
         if not self.channels_last:
             return batch
         x, y = pair_of(batch)
         return (x.to(memory_format=torch.channels_last) if x.ndim == 4 else x), y
 
     def on_train_batch_start(self, batch: Any, index: int) -> None:
-        """Seed dropout by epoch and batch, so that a resumed run drops the same."""
+        """Seed by epoch and batch, so that a resumed run draws the same random numbers."""
         torch.manual_seed(hash((self.config.seed, self.current_epoch, index, self.global_rank)) % 2**63)
 
     def on_train_epoch_end(self) -> None:
@@ -174,7 +164,7 @@ class _FitModule(GatedLightningModule):
 
 
 def _optimizer_settings(optimizer: OptimizerConfig | OptimizerFactory) -> dict[str, Any]:
-    """Return what identifies an optimizer, without the address that a function's repr has."""
+    """Return what identifies an optimizer; the repr of a function would contain its address."""
     if isinstance(optimizer, OptimizerConfig):
         return asdict(optimizer)
     if isinstance(optimizer, partial):

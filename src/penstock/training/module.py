@@ -71,7 +71,7 @@ class GatedLightningModule(L.LightningModule):
         self.objective = objective
         self.optimizer = optimizer
         self.history = History()
-        # the underscores: "train" is a method of every module
+        # The underscores are needed because "train" is a method of nn.ModuleDict.
         self.meters = nn.ModuleDict({"train_": EpochMetrics(net), "val_": EpochMetrics(net)})
         self._val_metrics: dict[str, float] = {}
         self._suspects: set[str] = set()
@@ -120,12 +120,16 @@ class GatedLightningModule(L.LightningModule):
         out = self.net(x)
         loss = self.objective(self.net, out, y)
         if not torch.isfinite(loss.total):
-            raise TrainingError(_divergence(part, self.current_epoch, index, loss._asdict()))
+            values = ", ".join(f"{name} = {term.item():g}" for name, term in loss._asdict().items())
+            raise TrainingError(
+                f"the loss is not finite in {part} batch {index}, epoch {self.current_epoch + 1} ({values}), although "
+                "the input is: training diverged. Lower the learning rate, or set precision to float32."
+            )
         self.meters[f"{part}_"].update(out, y, loss)  # type: ignore[operator]
         return loss.total
 
     def on_validation_epoch_start(self) -> None:
-        """Forget what an earlier validation of this epoch, or Lightning's sanity check, has counted."""
+        """Reset the counts of an earlier validation of this epoch, or of Lightning's sanity check."""
         self.meters["val_"].reset()  # type: ignore[operator]
 
     def on_validation_epoch_end(self) -> None:
@@ -138,9 +142,8 @@ class GatedLightningModule(L.LightningModule):
         """Log the epoch and warn about collapsed gates and masks. Lightning validates before this hook."""
         row = {"epoch": float(self.current_epoch + 1)} | self._measured("train") | self._val_metrics
         prefix = "val/" if self._val_metrics else "train/"
-        self._warn_about(
-            collapse({key.removeprefix(prefix): v for key, v in row.items() if key.startswith(prefix)}, self.net)
-        )
+        metrics = {key.removeprefix(prefix): value for key, value in row.items() if key.startswith(prefix)}
+        self._warn_about(collapse(metrics, self.net))
         row |= {f"density/{i}": layer.density for i, layer in enumerate(self.net.layers)}
         logged = {key: value for key, value in row.items() if key != "epoch" and key not in self._val_metrics}
         self.log_dict(logged, sync_dist=False)
@@ -159,7 +162,7 @@ class GatedLightningModule(L.LightningModule):
         return {f"{part}/{name}": value for name, value in metrics.items()}
 
     def _warn_about(self, findings: list[str]) -> None:
-        """Warn about findings of two consecutive epochs, or of the last one; drop those that have gone."""
+        """Warn once about each finding of two consecutive epochs or of the last one; keep those still true."""
         last = self.current_epoch + 1 == self.trainer.max_epochs
         known = {_kind(warning) for warning in self.history.warnings}
         standing = [finding for finding in findings if last or _kind(finding) in self._suspects]
@@ -180,13 +183,5 @@ class GatedLightningModule(L.LightningModule):
 
 
 def _kind(finding: str) -> str:
-    """Return the gate or mask a finding is about and what is wrong with it, without the numbers."""
+    """Return the gate or mask of a finding and its problem, without the numbers."""
     return finding.split(":")[0]
-
-
-def _divergence(part: str, epoch: int, index: int, terms: dict[str, Tensor]) -> str:
-    values = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
-    return (
-        f"the loss is not finite in {part} batch {index}, epoch {epoch + 1} ({values}), although the input is finite: "
-        "training diverged. Lower the learning rate, or set precision to float32."
-    )

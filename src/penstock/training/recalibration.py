@@ -1,8 +1,7 @@
-"""After a training with drawn masks: take the statistics of batch norms anew, with the masks of deployment.
+"""Recalibrate batch norm after training with drawn masks.
 
-While masks are drawn, part of what they keep is missing from each sample, and the batch norms behind come to expect
-features that are weaker and more uneven than those of deployment. One pass over the training data, without noise and
-without a step, tells them.
+A drawn mask drops some of the kept dimensions of each sample, so batch norms after it learn the statistics of features
+that are weaker and more uneven than in deployment. One pass over the training data with the final masks corrects them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from penstock.gating.temporary_mode import temporary_mode
 
 
 def has_drawn_masks(net: GatedNetwork) -> bool:
-    """Say whether a mask of the network was drawn while training."""
+    """Return whether a mask of the network is drawn during training."""
     return any(layer.config.mask == "drawn" for layer in net.layers)
 
 
@@ -24,27 +23,28 @@ def has_drawn_masks(net: GatedNetwork) -> bool:
 def recalibrate_batch_norm(
     net: GatedNetwork, data: Data, *, batch_size: int, device: torch.device, progress: str | None = None
 ) -> None:
-    """Take the statistics of all batch norms that learn them from the data, as it looks in deployment.
+    """Recompute the running statistics of all batch norms in training mode, with the masks of deployment.
 
     Args:
-        data: that of the training. It is gone through in its own order, whatever order it was trained in.
-        batch_size: that of the training: a batch's variance depends on it a little.
-        device: where to compute; the network is then put back to where it was.
-        progress: the title of a bar, where one is wanted.
+        net: changed in place.
+        data: the training data, read without shuffling.
+        batch_size: that of the training, because the variance of a batch depends on it slightly.
+        device: where to compute; the network then returns to its own device.
+        progress: the title of a progress bar; None for no bar.
     """
     norms = [part for part in net.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
-    norms = [norm for norm in norms if norm.training]  # one that somebody froze stays as it is
+    norms = [norm for norm in norms if norm.training]  # not those that the user froze with .eval()
     if not norms:
         return
     home, momenta = next(net.parameters()).device, [norm.momentum for norm in norms]
     with temporary_mode(net, training=False), torch.random.fork_rng(devices=()):
-        torch.manual_seed(0)  # an augmentation is to draw the same each time
+        torch.manual_seed(0)  # for augmentations: the same statistics each time
         for norm in norms:
             norm.reset_running_stats()
             norm.training, norm.momentum = True, None  # None: the mean over all batches
         net.to(device)
         for x, _ in batches(data, batch_size=batch_size, progress=progress):
-            if len(x) > 1:  # one sample alone may have no variance
+            if len(x) > 1:  # a single sample may have no variance
                 net(x.to(device))
         net.to(home)
     for norm, momentum in zip(norms, momenta, strict=True):

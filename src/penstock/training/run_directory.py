@@ -19,7 +19,7 @@ from penstock.errors import TrainingError
 from penstock.runtime.files import make_folder, write_atomically
 
 FORMAT = 3
-"""Of run.json and the checkpoints beside it; the first had no number."""
+"""The format of run.json and the checkpoints next to it; format 1 had no number."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,25 @@ class RunDirectory:
         Raises:
             TrainingError: if the folder holds a run with other settings or of another format.
         """
-        note = self.folder / "run.json"
-        wanted = json.loads(json.dumps({"format": FORMAT} | settings))
+        path = self.folder / "run.json"
+        settings = json.loads(json.dumps({"format": FORMAT} | settings))
         if self.last.exists():
-            self._check_same_run(note, wanted)
-        write_atomically(note, json.dumps(wanted, indent=1).encode())
+            self._check_same_run(path, settings)
+        write_atomically(path, json.dumps(settings, indent=1).encode())
         return str(self.last) if self.last.exists() else None
 
-    def _check_same_run(self, note: Path, wanted: dict[str, Any]) -> None:
+    def _check_same_run(self, path: Path, settings: dict[str, Any]) -> None:
         advice = "Choose another folder, or delete this one to start over."
         try:
-            found = json.loads(note.read_text())
-            written_in = found.get("format", 1)
-            differing = [key for key in wanted if found.get(key) != wanted[key]]
+            found = json.loads(path.read_text())
+            version = found.get("format", 1)
+            differing = [key for key in settings if found.get(key) != settings[key]]
         except (OSError, ValueError, AttributeError) as error:
-            raise TrainingError(f"cannot read {note} ({error}), so the run cannot be resumed. {advice}") from error
-        if written_in != FORMAT:
+            raise TrainingError(f"cannot resume the run: {path} cannot be read ({error}). {advice}") from error
+        if version != FORMAT:
             raise TrainingError(
-                f"{self.folder} holds a run of format {written_in}, expected format {FORMAT}: it was written by "
-                f"another version of Penstock and cannot be resumed. {advice}"
+                f"cannot resume the run in {self.folder}: expected format {FORMAT}, got format {version}, of another "
+                f"version of Penstock. {advice}"
             )
         if differing:
             raise TrainingError(f"{self.folder} holds another run, which differs in {', '.join(differing)}. {advice}")
