@@ -9,7 +9,6 @@ detection threshold is chosen on streams of held-out speakers. Test speakers are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,16 +34,14 @@ from penstock.training.config import FitConfig, Hardware, OptimizerConfig
 from penstock.training.fit import fit
 from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.metrics import hours_needed
-from penstock.wakeword.scoring import reached_shares, score_stream, stream_windows, window_outputs
+from penstock.wakeword.mining import mine_hard_negatives
+from penstock.wakeword.scoring import reached_shares, score_stream, window_outputs
 from penstock.wakeword.streams import StreamSpec, SyntheticStream, synthesize_stream
 from penstock.wakeword.thresholds import OperatingPoint, choose_operating_point, det_curve
 from penstock.wakeword.windows import AugmentConfig, draw_windows, wakeword_classes
 
 DETECTED = 3.0
 """Log-odds above which the open network clearly detects the word in a window."""
-
-MINED = -3.0
-"""Log-odds above which a window without the word is a hard negative."""
 
 THRESHOLDS = tuple(np.linspace(-2.0, 9.8, 119).round(1).tolist())
 """Detection thresholds to choose from, fixed beforehand."""
@@ -227,36 +224,6 @@ def train_wakeword(
         chosen,
         reached_shares(scores, len(net.stages)),
     )
-
-
-def mine_hard_negatives(
-    net: GatedNetwork,
-    stream_config: StreamConfig,
-    clips: ClipSet,
-    word: str,
-    *,
-    hours: float,
-    seed: int,
-    per_hour: int = 600,
-) -> tuple[Floats, Labels]:
-    """Score streams without the word, and return the windows that the network most mistakes for it.
-
-    Returns:
-        x: (windows, values, frames); y: (windows,), the network's best class other than the word.
-    """
-    mined: list[Floats] = []
-    labels: list[Labels] = []
-    for number in tracked(range(math.ceil(2 * hours)), "mining"):
-        stream = synthesize_stream(StreamSpec(1800.0 * min(1.0, 2 * hours), word, 0), clips, seed + number)
-        x, _ = stream_windows(stream_config, stream.samples)
-        logits, _ = window_outputs(net, x)
-        scores = log_odds(logits, 1)
-        worst = np.argsort(-scores)[: round(per_hour * stream.seconds / 3600)]
-        worst = worst[scores[worst] > MINED]
-        logits[:, 1] = -np.inf
-        mined.append(x[worst])
-        labels.append(logits[worst].argmax(1))
-    return np.concatenate(mined), np.concatenate(labels)
 
 
 def calibrate_gates(
