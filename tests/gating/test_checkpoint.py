@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import penstock as ps
-from helpers.zoo import Shared, build, sequential
+from helpers.zoo import Branching, Shared, build, sequential
 from penstock.errors import StorageError
 from reproduction.baselines import branchynet
 
@@ -81,6 +81,15 @@ def test_how_a_mask_is_trained_and_what_a_gate_reads_is_kept(tmp_path):
     assert [layer.config for layer in again.layers] == [layer.config for layer in net.layers]
     assert again.layers[0].compression.mask_kind == "drawn"
     assert again.layers[1].gate.class_loss_weight == 0.3
+
+
+def test_a_list_of_stages_can_be_saved_and_loaded(tmp_path):
+    def stages():
+        return [nn.Linear(6, 6), Branching()]
+
+    net, x = ps.gate(stages(), torch.randn(4, 6)), torch.randn(4, 6)
+    ps.save(net, tmp_path / "net.safetensors")
+    assert torch.equal(ps.load(tmp_path / "net.safetensors", stages())(x).logits, net(x).logits)
 
 
 def test_loading_leaves_the_given_model_untouched(saved):

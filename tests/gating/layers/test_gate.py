@@ -1,37 +1,11 @@
-"""Gate: it shrinks with the mask, and it survives the paper's rate."""
+"""Gate and ClassGate: which samples are positive, and that the head survives the paper's learning rate."""
 
 import pytest
 import torch
 
-import penstock as ps
-from helpers.zoo import sequential
 from penstock.errors import LabelError, ObjectiveError
 from penstock.evaluation.metrics import auc
-from penstock.gating.layers import ClassGate, Gate, GatedCompression
-
-GRANULARITIES = ["element", "channel", "feature"]
-
-
-@pytest.mark.parametrize("granularity", GRANULARITIES, ids=str)
-@pytest.mark.parametrize("feature", [(8,), (5, 9), (4, 6, 7)], ids=str)
-@pytest.mark.parametrize("gate_input", ["kept", "all"])
-@pytest.mark.parametrize("class_loss_weight", [0.0, 0.3])
-def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, granularity, gate_input, class_loss_weight):
-    config = ps.LayerConfig(granularity=granularity, gate_input=gate_input, class_loss_weight=class_loss_weight)
-    layer, x = GatedCompression(feature, config, classes=5), torch.randn(6, *feature)
-    with torch.no_grad():
-        layer.compression.phi.copy_(torch.rand_like(layer.compression.phi))
-        layer.compression.phi.flatten()[-1] = 1.0
-    _, expected = layer(x)
-    packed, kept = layer.compression.pack(x), layer.compression.kept
-    small = layer.gate.shrink(layer.read)
-    assert small is not layer.gate and small.squeeze is not layer.gate.squeeze
-    assert small.squeeze.weight.shape == (16, packed[0].numel() if gate_input == "all" else len(kept))
-    torch.testing.assert_close(small(packed), expected)
-    torch.testing.assert_close(layer.score(x), expected)
-    assert layer.gate_macs == sum(
-        p.numel() for n, p in small.named_parameters() if n in ("squeeze.weight", "score.weight")
-    )
+from penstock.gating.layers import ClassGate, Gate
 
 
 def test_omega():
@@ -65,15 +39,6 @@ def test_a_gate_that_learns_classes_needs_positive_and_negative_ones(choices):
 def test_the_class_loss_weight_of_a_gate_is_a_weight(weight):
     with pytest.raises(ObjectiveError, match=f"class_loss_weight.*{weight:g}"):
         ClassGate((6,), classes=3, class_loss_weight=weight)
-
-
-def test_a_gate_that_learns_classes_knows_them_and_the_background():
-    with pytest.raises(LabelError, match="classes"):
-        GatedCompression((4,), ps.LayerConfig(class_loss_weight=0.3))
-    net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, layer=ps.LayerConfig(class_loss_weight=0.3), background=2)
-    assert net.layers[0].gate.outside.tolist() == [2]
-    with pytest.raises(LabelError, match=r"background = 0.* 2"):
-        ps.GatedNetwork(net.stages, net.layers, net.spec, net.origin)
 
 
 def test_a_shrunk_gate_is_in_the_same_mode():
