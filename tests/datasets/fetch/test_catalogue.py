@@ -1,20 +1,15 @@
-"""The catalogue: listing, fetching and checking, and the `data` commands."""
+"""The catalogue: listing, fetching and checking."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
-from PIL import Image
 
-from penstock.cli import main
+from helpers.data_files import own_folders
 from penstock.datasets.fetch.catalogue import Catalogue
 from penstock.datasets.fetch.completeness import HasClips, Loads, import_function
 from penstock.datasets.fetch.table import CATALOGUE
@@ -25,12 +20,12 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without data."""
+    """An empty cache."""
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     return tmp_path
 
 
-def test_the_list_loads_no_loader_and_no_torch() -> None:
+def test_the_listing_loads_no_loader_and_no_torch() -> None:
     code = (
         "import sys; from penstock.datasets.fetch.table import CATALOGUE\n"
         "CATALOGUE.listing(); print('torch' in sys.modules)"
@@ -38,7 +33,7 @@ def test_the_list_loads_no_loader_and_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_the_listing_says_where_or_how(nothing: Path) -> None:
+def test_the_listing_has_the_location_or_how_to_get_it(nothing: Path) -> None:
     rows = {row.name: row for row in CATALOGUE.listing()}
     assert list(rows) == ["wrist", "speech-commands-v0.01", "speech-commands-v0.02"]
     assert rows["speech-commands-v0.02"].found is None
@@ -67,7 +62,7 @@ def toys(at):
 """
 
 
-def test_a_data_set_that_its_loader_reads_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_that_its_loader_reads_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "toy_loader.py").write_text(TOY_LOADER)
     monkeypatch.syspath_prepend(tmp_path)
     assert Loads("toy_loader:toys").count(Path("toys")) == {"train": 5, "test": 3}
@@ -85,13 +80,7 @@ def test_functions_of_own_folders_are_there(name: str) -> None:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A folder of pictures and one of sounds, ten of each of two classes."""
-    for i in range(10):
-        for name in ("bell", "other"):
-            for kind in ("image-folder", "sound-folder"):
-                (tmp_path / kind / name).mkdir(parents=True, exist_ok=True)
-            Image.new("RGB", (4, 4)).save(tmp_path / "image-folder" / name / f"{i}.png")
-            soundfile.write(tmp_path / "sound-folder" / name / f"{i}.wav", np.arange(99, dtype=np.int16), 16_000)
+    own_folders(tmp_path)
     return tmp_path
 
 
@@ -156,7 +145,7 @@ def test_a_subset_in_zips_is_not_checked_against_the_official_lists(words: Path)
         SIX_CLIPS.check("speech-commands-v0.02")
 
 
-def test_fetching_what_is_there_in_part_says_so(words: Path) -> None:
+def test_fetching_an_incomplete_data_set_is_an_error(words: Path) -> None:
     assert SIX_CLIPS.fetch("speech-commands-v0.02").path == words
     (words / "no" / "c.wav").unlink()
     with pytest.raises(DataError, match=r"lacks 1 of the 3 .*no/c.wav"):
@@ -172,51 +161,9 @@ def test_the_lists_of_the_official_release_fit_its_count(version: str) -> None:
     if not lists.is_dir():
         pytest.skip("needs the subset of Speech Commands beside the repository, in ../shared/data")
     held_out = sum(len((lists / name).read_text().split()) for name in ("validation_list.txt", "testing_list.txt"))
-    whole = CATALOGUE.entry(f"speech-commands-{version}").completeness
-    assert isinstance(whole, HasClips)
-    assert 0.15 < held_out / whole.clips < 0.25  # a tenth each
-
-
-# --- the command
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Type a command; return what it prints, or on standard error where it refuses."""
-
-    def run(*arguments: str, code: int = 0) -> str:
-        monkeypatch.setenv("COLUMNS", "100")
-        monkeypatch.setattr(sys, "argv", ["penstock", "data", *arguments])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert (ended.value.code or 0) == code
-        printed = capsys.readouterr()
-        return printed.err if code else printed.out
-
-    return run
-
-
-def test_the_list_says_that_any_folder_can_be_read(typed: Callable[..., str], nothing: Path) -> None:
-    text = " ".join(typed("list").split())
-    for name, loader in (("image-folder", "image_folder"), ("sound-folder", "sound_folder")):
-        assert f"penstock.datasets.{loader}" in text and f"penstock data check {name} --folder FOLDER" in text
-    assert [row["name"] for row in json.loads(typed("list", "--json"))] == [
-        entry.spec.name for entry in CATALOGUE.entries
-    ]
-
-
-@pytest.mark.parametrize("name", list(CATALOGUE.folders))
-def test_the_command_prints_the_samples_of_each_class(typed: Callable[..., str], own: Path, name: str) -> None:
-    (own / name / "bell").rename(own / name / "[bell]")
-    text = typed("check", name, "--folder", str(own / name))
-    rows = [line.split() for line in text.splitlines()]
-    for row in (["class", "train", "validation", "test"], ["[bell]", "7", "1", "2"], ["other", "7", "1", "2"]):
-        assert row in rows
-    assert f"{name} is complete: train 14, validation 2, test 4." in text
-    checked = json.loads(typed("check", name, "--folder", str(own / name), "--json"))
-    assert checked["classes"]["test"] == {"[bell]": 2, "other": 2}
-    assert f"penstock data check {name} --folder FOLDER" in typed("check", name, code=1)
+    completeness = CATALOGUE.entry(f"speech-commands-{version}").completeness
+    assert isinstance(completeness, HasClips)
+    assert 0.15 < held_out / completeness.clips < 0.25  # a tenth each
 
 
 def test_a_bar_is_shown_on_a_terminal_and_nowhere_else(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
