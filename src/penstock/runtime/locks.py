@@ -25,10 +25,9 @@ def try_lock(path: Path) -> Iterator[bool]:
     Raises:
         StorageError: when the file cannot be created or locked.
     """
-    lock = _lock(path)
-    acquired = _acquire(lock, path, blocking=False)
+    lock = FileLock(path, thread_local=False)
     try:
-        yield acquired
+        yield _acquire(lock, blocking=False)
     finally:
         lock.release()
 
@@ -45,35 +44,27 @@ def wait_for_lock(path: Path, task: str, *, progress: bool = False) -> Iterator[
     Raises:
         StorageError: when the file cannot be created or locked.
     """
-    lock = _lock(path)
-    if not _acquire(lock, path, blocking=False):
-        if progress:
-            print(f"waiting for another process that is {task}", file=sys.stderr, flush=True)
-        _acquire(lock, path, blocking=True)
+    lock = FileLock(path, thread_local=False)
     try:
+        if not _acquire(lock, blocking=False):
+            if progress:
+                print(f"waiting for another process that is {task}", file=sys.stderr, flush=True)
+            _acquire(lock, blocking=True)
         yield
     finally:
         lock.release()
 
 
-def _lock(path: Path) -> FileLock:
+def _acquire(lock: FileLock, *, blocking: bool) -> bool:
+    path = Path(lock.lock_file)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _storage_error(path, error) from error
-    return FileLock(path, thread_local=False)
-
-
-def _acquire(lock: FileLock, path: Path, *, blocking: bool) -> bool:
-    try:
         lock.acquire(blocking=blocking)
     except Timeout:
         return False
     except (OSError, NotImplementedError) as error:  # the latter: a file system without locks
-        raise _storage_error(path, error) from error
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(
+            f"{path} could not be created and locked: {reason}. Choose another folder or free some space."
+        ) from error
     return True
-
-
-def _storage_error(path: Path, error: Exception) -> StorageError:
-    reason = getattr(error, "strerror", None) or error
-    return StorageError(f"{path} could not be created and locked: {reason}. Choose another folder or free some space.")

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,11 +22,11 @@ from penstock.runtime.bundle.guarantee import Guarantee
 from penstock.runtime.bundle.json_reader import FieldError, JsonReader
 from penstock.runtime.streaming.config import FRONTENDS, StreamConfig
 from penstock.runtime.streaming.detector import DetectorConfig
-from penstock.runtime.streaming.frontend import FrontendConfig
 
 FORMAT = 3  # the only manifest format that this version writes and reads
 
 FILE = "manifest.json"
+T = TypeVar("T")
 
 TYPES = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64")
 """Dtypes of a tensor between stages."""
@@ -187,7 +187,7 @@ def _manifest(fields: JsonReader) -> Manifest:
         background=fields.count("background"),
         precision=fields.string("precision"),
         stages=stages,
-        guarantee=None if fields.is_null("guarantee") else _guarantee(fields.object("guarantee")),
+        guarantee=None if fields.is_null("guarantee") else _numbers(Guarantee, fields.object("guarantee")),
         stream_config=None if fields.is_null("stream_config") else _stream_config(fields.object("stream_config")),
     )
     _check_consistency(manifest)
@@ -228,46 +228,32 @@ def _gate_rule(fields: JsonReader) -> GateRule:
     return GateRule(fields.number("threshold"), positives)
 
 
-def _guarantee(fields: JsonReader) -> Guarantee:
-    return Guarantee(
-        positives=fields.count("positives"),
-        lost=fields.count("lost"),
-        bound=fields.number("bound"),
-        max_positive_loss=fields.number("max_positive_loss"),
-        confidence=fields.number("confidence"),
-    )
-
-
 def _stream_config(fields: JsonReader) -> StreamConfig:
-    detector = fields.object("detector")
+    frontend = fields.object("frontend")
+    kind = frontend.string("kind")
+    if kind not in FRONTENDS:
+        raise FieldError(f"kind of {frontend.where} must be one of {', '.join(FRONTENDS)}, got {kind!r:.40}")
     try:
         return StreamConfig(
-            frontend=_frontend(fields.object("frontend")),
+            frontend=_numbers(FRONTENDS[kind], frontend),
             frames=fields.count("frames"),
             hop=fields.count("hop"),
             mean=tuple(fields.numbers("mean")),
             std=tuple(fields.numbers("std")),
             words=tuple(fields.counts("words")),
-            detector=DetectorConfig(
-                threshold=detector.number("threshold"),
-                off_threshold=detector.number("off_threshold"),
-                smoothing=detector.count("smoothing"),
-                refractory_s=detector.number("refractory_s"),
-            ),
+            detector=_numbers(DetectorConfig, fields.object("detector")),
         )
     except DataError as error:
         raise FieldError(f"stream_config: {error}") from error
 
 
-def _frontend(fields: JsonReader) -> FrontendConfig:
-    kind = fields.string("kind")
-    if kind not in FRONTENDS:
-        raise FieldError(f"kind of {fields.where} must be one of {', '.join(FRONTENDS)}, got {kind!r:.40}")
-    values: dict[str, Any] = {
+def _numbers(kind: type[T], fields: JsonReader) -> T:
+    """Read a dataclass of integers and floats."""
+    values = {
         field.name: fields.count(field.name) if field.type == "int" else fields.number(field.name)
-        for field in dataclass_fields(FRONTENDS[kind])
+        for field in dataclass_fields(kind)  # type: ignore[arg-type]
     }
-    return FRONTENDS[kind](**values)
+    return kind(**values)
 
 
 def _check_consistency(manifest: Manifest) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from types import TracebackType
 
 import numpy as np
 
@@ -99,9 +98,7 @@ class Client:
         self._runner.add_done_callback(self._on_end)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         assert self._runner is not None
         while not self._runner.done():  # a link that breaks at this moment may swallow the cancellation
             self._runner.cancel()

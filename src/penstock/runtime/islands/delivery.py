@@ -52,15 +52,12 @@ class Journal(Protocol):
 
     def frames(self) -> Iterable[Frame]:
         """Return the unanswered frames of the last run, oldest first."""
-        ...
 
     def append(self, frame: Frame) -> None:
         """Store a frame."""
-        ...
 
     def ack(self, key: Key) -> None:
         """Record that a frame is answered."""
-        ...
 
 
 class Outbox:
@@ -176,23 +173,6 @@ def is_late(frame: Frame, now_us: int) -> bool:
     return frame.deadline_ms > 0 and now_us > frame.captured_us + 1000 * frame.deadline_ms
 
 
-class AlreadyAnswered(NamedTuple):
-    """A frame that was answered before: repeat the answer."""
-
-    answer: Answer | Dropped
-
-
-class InProgress(NamedTuple):
-    """A frame that is being executed or forwarded: its answer will follow."""
-
-
-class NewFrame(NamedTuple):
-    """A frame that is seen for the first time."""
-
-
-IN_PROGRESS, NEW = InProgress(), NewFrame()
-
-
 class Inbox:
     """Frames in progress, and the latest answers, to recognise duplicates.
 
@@ -209,14 +189,15 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def receive(self, key: Key) -> NewFrame | InProgress | AlreadyAnswered:
-        """Return what is known of a frame; a new one is in progress from now on."""
-        if key in self._answers:
-            return AlreadyAnswered(self._answers[key])
-        if key in self._pending:
-            return IN_PROGRESS
+    def answer_to(self, key: Key) -> Answer | Dropped | None:
+        """Return the answer to a frame; None if it has none, or it is no longer remembered."""
+        return self._answers.get(key)
+
+    def start(self, key: Key) -> bool:
+        """Record that a frame is in progress; return whether it is new."""
+        is_new = key not in self._pending
         self._pending.add(key)
-        return NEW
+        return is_new
 
     def forget(self, key: Key) -> None:
         """Treat a frame in progress as never seen."""

@@ -56,11 +56,9 @@ class Executor(Protocol):
 
     async def submit(self, job: Job) -> None:
         """Take a frame; waits while there are too many."""
-        ...
 
     async def run(self) -> None:
         """Work until cancelled."""
-        ...
 
 
 class LocalExecutor:

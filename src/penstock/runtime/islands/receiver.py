@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.errors import WireError
 from penstock.runtime.bundle.manifest import Manifest
-from penstock.runtime.islands.delivery import AlreadyAnswered, Inbox, Key, NewFrame, key_of
+from penstock.runtime.islands.delivery import Inbox, Key, key_of
 from penstock.runtime.islands.executor import Job
 from penstock.runtime.islands.links.link import Connection
 from penstock.runtime.islands.peer import Peer
@@ -170,13 +170,13 @@ class Receiver:
         self._stats.frames += 1
         self._stats.received_bytes += len(frame.payload)
         key = key_of(frame)
-        known = self._inbox.receive(key)
-        if isinstance(known, AlreadyAnswered):
+        answer = self._inbox.answer_to(key)
+        if answer is not None:
             self._stats.duplicates += 1
-            peer.enqueue(known.answer)
+            peer.enqueue(answer)
             return
         self._origins[key] = peer
-        if not isinstance(known, NewFrame):
+        if not self._inbox.start(key):
             self._stats.duplicates += 1
             if key in self._accepted:
                 peer.enqueue(Accepted(*key))

@@ -23,15 +23,12 @@ class Connection(Protocol):
         Raises:
             LinkError: if the link is broken; messages sent just before may be lost.
         """
-        ...
 
     async def receive(self) -> bytes | None:
         """Return the next message; None once the link is closed or broken."""
-        ...
 
     async def close(self) -> None:
         """Close it; the other end receives what was sent before, then None."""
-        ...
 
 
 Connector: TypeAlias = Callable[[], Awaitable[Connection]]
@@ -52,11 +49,9 @@ class LinkServer(Protocol):
 
     async def start(self) -> None:
         """Start accepting connections."""
-        ...
 
     async def stop(self, grace_s: float = 0.0) -> None:
         """Stop accepting, and close open connections after at most ``grace_s``."""
-        ...
 
 
 class MakeConnector(Protocol):
@@ -64,7 +59,6 @@ class MakeConnector(Protocol):
 
     def __call__(self, address: str, *, tls: TlsConfig | None = None) -> Connector:
         """Return a connector for an address."""
-        ...
 
 
 class MakeServer(Protocol):
@@ -84,7 +78,6 @@ class MakeServer(Protocol):
         Raises:
             LinkError: if it cannot listen there.
         """
-        ...
 
 
 def check_host_port(address: str) -> None:

@@ -13,7 +13,6 @@ import urllib.request
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -76,9 +75,7 @@ class LocalCluster:
         self.address = downstream or ""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def stop(self) -> None:
