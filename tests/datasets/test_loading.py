@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import penstock as ps
+from helpers.small_task import task
 from penstock.datasets.loading import fingerprint, loader, reproducible
 from penstock.errors import DataError, PenstockError
 
@@ -180,3 +181,24 @@ def test_a_batch_is_the_readers_own() -> None:
     for batch, _ in loader((x, y), batch_size=4):
         batch += 1
     assert not x.any()
+
+
+def test_samplers_of_the_users_own_are_left_alone():
+    x, y = task()
+    subset = torch.utils.data.RandomSampler(range(len(x)), num_samples=50)
+    source = DataLoader(TensorDataset(x, y), batch_size=10, sampler=subset)
+    assert reproducible(source, 0, rank=0, world=1, training=True) is source
+    with pytest.raises(DataError, match="several processes"):
+        reproducible(source, 0, rank=0, world=2, training=True)
+
+
+def test_labels_before_a_target_transform_are_not_taken_for_labels():
+    class Transforming(TensorDataset):
+        targets = (7, 8, 9)
+        target_transform = staticmethod(lambda label: label - 7)
+
+        def __getitem__(self, i):
+            return self.tensors[0][i], self.target_transform(self.targets[i])
+
+    data = Transforming(torch.zeros(3, 6), torch.zeros(3), torch.zeros(3))
+    assert ps.class_counts(data, 4) == (1, 1, 1, 0)

@@ -1,4 +1,4 @@
-"""GatedLightningModule: in a Trainer of one's own it learns what `fit` learns."""
+"""GatedLightningModule: your own Trainer trains like `fit`; NaN, divergence and collapse are reported."""
 
 import functools
 import warnings
@@ -10,8 +10,9 @@ from lightning.pytorch.callbacks import EarlyStopping
 from torch.utils.data import DataLoader, TensorDataset
 
 import penstock as ps
-from helpers.small_task import network, task, weights
+from helpers.small_task import network, quiet, task, weights
 from penstock.errors import TrainingError
+from penstock.training.module import CollapseWarning
 
 pytestmark = pytest.mark.filterwarnings(  # Lightning's advice, which `fit` silences
     "ignore::penstock.training.module.CollapseWarning",
@@ -72,3 +73,48 @@ def test_a_schedule_needs_a_known_number_of_steps():
         warnings.simplefilter("ignore")
         with pytest.raises(TrainingError, match="max_epochs"):
             trainer(-1).fit(ps.GatedLightningModule(network()), loader(64))
+
+
+def test_nan_in_the_data_changes_no_weights():
+    net, (x, y) = network(), task()
+    ps.fit(net, (x, y), config=quiet(epochs=1))
+    before = weights(net), [buffer.clone() for buffer in net.buffers()]
+    x = x.clone()
+    x[:] = x.where(torch.arange(len(x)).reshape(-1, *[1] * (x.ndim - 1)) != 3, torch.nan)
+    with pytest.raises(TrainingError, match=r"samples \[\d+\] of train batch 0, epoch 1"):
+        ps.fit(net, (x, y), config=quiet(epochs=1, batch_size=len(x)))
+    assert torch.equal(weights(net), before[0])
+    for buffer, old in zip(net.buffers(), before[1], strict=True):
+        assert torch.equal(buffer, old) or buffer.ndim == 0  # thresholds are reset when training starts
+
+
+def test_nan_in_the_input_says_where():
+    x, y = task(128)
+    x[70, 2] = float("nan")
+    with pytest.raises(TrainingError, match=r"samples \[6\] of train batch 1, epoch 1"):
+        ps.fit(network(), DataLoader(TensorDataset(x, y), batch_size=64), config=quiet(epochs=1))
+
+
+def test_a_training_that_diverges_says_so():
+    net = network()
+    with torch.no_grad():
+        net.origin[6].bias[0] = float("inf")
+    with pytest.raises(TrainingError, match="diverged"):
+        ps.fit(net, task(), config=quiet(epochs=1))
+
+
+def test_a_gate_that_recovers_is_warned_about_once(monkeypatch):
+    """Some gates separate nothing in their first epochs."""
+    seen = []
+
+    def collapse(metrics, net):
+        seen.append(metrics)
+        return [f"gate 0 ('5') separates nothing: its AUC is {len(seen)}"] if len(seen) < 4 else []
+
+    monkeypatch.setattr("penstock.training.module.collapse", collapse)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        history = ps.fit(network(), task(), config=quiet(epochs=5))
+    messages = [str(warning.message) for warning in caught if issubclass(warning.category, CollapseWarning)]
+    assert messages == ["gate 0 ('5') separates nothing: its AUC is 2"]
+    assert history.warnings == []

@@ -7,8 +7,6 @@ from penstock.errors import ObjectiveError, ShapeError
 from penstock.gating.layers import Compression, transmission_cost
 
 FEATURES = [(8,), (5, 9), (4, 6, 7), (3, 2, 4, 5)]
-
-
 GRANULARITIES = ["element", "channel", "feature"]
 
 

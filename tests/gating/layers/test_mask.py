@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from penstock.gating.layers import Compression, binary_mask
 
 FEATURES = [(8,), (5, 9), (4, 6, 7), (3, 2, 4, 5)]
-
-
 GRANULARITIES = ["element", "channel", "feature"]
 
 

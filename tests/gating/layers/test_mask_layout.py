@@ -6,8 +6,6 @@ import torch
 from penstock.gating.layers import Compression
 
 FEATURES = [(8,), (5, 9), (4, 6, 7), (3, 2, 4, 5)]
-
-
 GRANULARITIES = ["element", "channel", "feature"]
 
 
