@@ -1,4 +1,4 @@
-"""What the disk refuses: every loader names the file, and none shows a traceback."""
+"""Files that a loader cannot read: the error names the file, without a traceback."""
 
 import errno
 import os
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from helpers.data_files import commands, every_command, every_image, images, sounds
-from helpers.permissions import errors_as_nobody, unreadable
+from helpers.permissions import check_errors_as_nobody, check_folder_in_place_of_file, forbidden_files
 from penstock.datasets import sound_folder
 from penstock.datasets.files import file_stamp, read_bytes, read_text, reading, storing
 from penstock.errors import DataError, StorageError
 
 
-def test_a_refusal_names_the_file_and_says_what_to_do(tmp_path: Path) -> None:
+def test_an_error_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"{tmp_path}/a \(No such file"):
         read_bytes(tmp_path / "a")
     with pytest.raises(DataError, match=rf"{tmp_path} \(Is a directory\)"):
@@ -33,7 +33,7 @@ def test_a_refusal_names_the_file_and_says_what_to_do(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "inner")
 
 
-def test_a_text_is_read_and_another_file_is_no_text(tmp_path: Path) -> None:
+def test_only_utf8_is_read_as_text(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("α β", encoding="utf-8")
     assert read_text(tmp_path / "a") == "α β"
     (tmp_path / "a").write_bytes(b"\xff")
@@ -62,14 +62,10 @@ IN_PLACE: list[tuple[Callable[[Path], None], Callable[[Path], object], str, str]
 
 
 @pytest.mark.parametrize(("make", "load", "file", "text"), IN_PLACE, ids=[f"{case[2]}" for case in IN_PLACE])
-def test_a_folder_in_the_place_of_a_file(
+def test_a_folder_in_the_place_of_a_file_is_an_error(
     tmp_path: Path, make: Callable[[Path], None], load: Callable[[Path], object], file: str, text: str
 ) -> None:
-    make(tmp_path)
-    (tmp_path / file).unlink()
-    (tmp_path / file).mkdir()
-    with pytest.raises(DataError, match=text):
-        load(tmp_path)
+    check_folder_in_place_of_file(tmp_path, make, load, file, text)
 
 
 # --- without permission
@@ -113,13 +109,13 @@ FORBIDDEN = (
     "sounds/clip/test/other/a.wav",
     "images/class/test/bell",
     "images/one/train/bell/a.png",
-    "locked",
 )
 
 
 @pytest.fixture
 def forbidden(tmp_path: Path) -> Iterator[Path]:
-    """Data sets in which something may not be read."""
+    """Data sets with something that must not be read."""
+    (tmp_path / "secret.npy").write_bytes(b"")
     makers = {
         "commands/list": commands,
         "commands/word": commands,
@@ -130,26 +126,16 @@ def forbidden(tmp_path: Path) -> Iterator[Path]:
         "images/one": images,
         "images/fine": images,
     }
-    for name, make in makers.items():
-        (tmp_path / name).mkdir(parents=True)
-        make(tmp_path / name)
-    (tmp_path / "secret.npy").write_bytes(b"")
-    (tmp_path / "locked" / "x").mkdir(parents=True)
-    (tmp_path / "unwritable").mkdir(mode=0o555)
-    with unreadable(tmp_path, FORBIDDEN):
-        yield tmp_path
+    with forbidden_files(tmp_path, makers, FORBIDDEN) as root:
+        yield root
 
 
 def test_no_loader_shows_a_traceback_without_permission(forbidden: Path) -> None:
-    calls = {name: call for name, (call, _) in ATTEMPTS.items()} | {
+    others = {
         "the listing": "sys.exit(CATALOGUE.listing()[2].get)",
         "a fetch": "os.environ.update(PENSTOCK_DATA='unwritable') or CATALOGUE.fetch('speech-commands-v0.02')",
     }
-    errors = errors_as_nobody(forbidden, SETUP, calls)
-    assert set(errors) == set(calls)
-    for name, (_, file) in ATTEMPTS.items():
-        assert errors[name].startswith("DataError: ") and file in errors[name], errors[name]
-        assert "Permission denied" in errors[name]
+    errors = check_errors_as_nobody(forbidden, SETUP, ATTEMPTS, others)
     assert "1 of 4 images" in errors["images, one"]
     assert "locked/speech-commands-v0.02" in errors["the listing"] and "Permission denied" in errors["the listing"]
     assert errors["a fetch"].startswith("StorageError: ") and "unwritable/speech-commands" in errors["a fetch"]

@@ -1,11 +1,16 @@
-"""Run calls as a user without permissions, on files that this user may not read."""
+"""Data sets with something that cannot be read: a folder where a file is expected, or a file without permission."""
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
+
+from penstock.errors import DataError
 
 SCRIPT = """
 import os, sys, traceback
@@ -46,12 +51,44 @@ def errors_as_nobody(folder: Path, setup: str, attempts: Mapping[str, str]) -> d
     return dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
 
 
+def check_folder_in_place_of_file(
+    root: Path, make: Callable[[Path], None], load: Callable[[Path], object], file: str, text: str
+) -> None:
+    """Make a data set, put a folder in the place of one of its files, and expect a DataError that matches."""
+    make(root)
+    (root / file).unlink()
+    (root / file).mkdir()
+    with pytest.raises(DataError, match=text):
+        load(root)
+
+
 @contextmanager
-def unreadable(root: Path, names: Sequence[str]) -> Iterator[None]:
-    """Take all permissions away from some files and folders."""
+def forbidden_files(root: Path, makers: Mapping[str, Callable[[Path], None]], names: Sequence[str]) -> Iterator[Path]:
+    """Make data sets in sub-folders, and take all permissions away from some of their files and folders."""
+    for name, make in makers.items():
+        (root / name).mkdir(parents=True)
+        make(root / name)
+    (root / "locked" / "x").mkdir(parents=True)
+    (root / "unwritable").mkdir(mode=0o555)
     root.chmod(0o755)
-    for name in names:
+    for name in (*names, "locked"):
         (root / name).chmod(0)
-    yield
-    for name in names:
+    yield root
+    for name in (*names, "locked"):
         (root / name).chmod(0o755)
+
+
+def check_errors_as_nobody(
+    folder: Path, setup: str, attempts: Mapping[str, tuple[str, str]], others: Mapping[str, str]
+) -> dict[str, str]:
+    """Expect a DataError "Permission denied" with the named file from every attempt (call, file).
+
+    Returns:
+        The errors of the attempts and of the other calls, by name.
+    """
+    calls = {name: call for name, (call, _) in attempts.items()} | others
+    errors = errors_as_nobody(folder, setup, calls)
+    assert set(errors) == set(calls)
+    for name, (_, file) in attempts.items():
+        assert re.match(rf"DataError: .*{re.escape(file)}.*Permission denied", errors[name]), errors[name]
+    return errors

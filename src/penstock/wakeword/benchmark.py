@@ -19,7 +19,7 @@ from penstock.datasets.audio_clips import RATE_HZ
 from penstock.errors import DataError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
-from penstock.runtime.streaming.detector import Event, StreamStats
+from penstock.runtime.streaming.detector import Event, StreamStats, WindowResult
 from penstock.runtime.streaming.frontend import Sensor
 from penstock.runtime.streaming.listener import Listener, stream_config_of
 from penstock.wakeword.clips import ClipSet
@@ -47,8 +47,8 @@ class StreamRun:
     """A bundle's run over a stream.
 
     Attributes:
-        times_s, scores, exit_stage: for each window, its end, the log-odds of the word, and the stage at which it
-            ended (counted from 1; 0 for digital silence, which no stage runs).
+        times_s, scores, exit_stage, stopped: of each window: its end, the log-odds of the word, the stage at which it
+            ended (counted from 1; 0 for digital silence, which no stage runs), and whether it did not pass every gate.
         events: detections, in order.
         counts: windows that reached each stage.
         seconds: run time.
@@ -59,6 +59,7 @@ class StreamRun:
     times_s: npt.NDArray[np.float64]
     scores: npt.NDArray[np.float64]
     exit_stage: npt.NDArray[np.int64]
+    stopped: npt.NDArray[np.bool_]
     events: tuple[Event, ...]
     counts: StreamStats
     seconds: float
@@ -76,7 +77,7 @@ class StreamRun:
         return 1 - self.counts.reached[-1] / max(1, self.counts.reached[0])
 
     def scored_stream(self) -> ScoredStream:
-        """Return it as a stream that can be scored at any threshold."""
+        """Return a stream that can be scored at any threshold."""
         detector = stream_config_of(self.manifest).detector
         return scored_stream(self.times_s, self.scores, detector, self.stream.truths, self.stream.seconds)
 
@@ -85,27 +86,21 @@ def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
     """Run a bundle over a stream, block by block, on one thread. Of several words, only the first is recorded."""
     listener = Listener(bundle)
     word = bundle.manifest.labels[listener.stream_config.words[0]]
-    times: list[float] = []
-    scores: list[float] = []
-    exit_stages: list[int] = []
-    events: list[Event] = []
+    results: list[WindowResult] = []
     start = time.perf_counter()
     for first in range(0, len(stream.samples), BLOCK):
-        for result in listener.push(stream.samples[first : first + BLOCK]):
-            times.append(result.time_s)
-            scores.append(result.scores[0])
-            exit_stages.append(result.exit_stage)
-            events += [event for event in result.events if event.label == word and not event.ended]
+        results += listener.push(stream.samples[first : first + BLOCK])
     seconds = time.perf_counter() - start
     return StreamRun(
         bundle.manifest,
         stream,
-        np.array(times),
-        np.array(scores),
-        np.array(exit_stages),
-        tuple(events),
-        listener.stats,
-        seconds,
+        times_s=np.array([result.time_s for result in results]),
+        scores=np.array([result.scores[0] for result in results]),
+        exit_stage=np.array([result.exit_stage for result in results]),
+        stopped=np.array([result.stopped for result in results]),
+        events=tuple(event for result in results for event in result.events if event.label == word and not event.ended),
+        counts=listener.stats,
+        seconds=seconds,
     )
 
 
@@ -159,7 +154,7 @@ def _mean_cost(manifest: Manifest, runs: Sequence[StreamRun]) -> StreamCost:
 
 @dataclass(frozen=True, eq=False)
 class BenchmarkResult:
-    """Everything that was measured of one bundle.
+    """The results of one bundle.
 
     Attributes:
         tiny: run over a stream like MLPerf Tiny's.
@@ -181,7 +176,7 @@ class BenchmarkResult:
         return OperatingPoint(stream_config_of(self.long.manifest).detector.threshold, self.long.metrics)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return plain values for JSON."""
         long = self.long
         return {
             "threshold": self.operating_point.threshold,

@@ -7,9 +7,10 @@ and no second of noise is in two splits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from penstock.datasets.sound_files import SOUNDS
 from penstock.datasets.speech_commands import LISTS, NOISE_FOLDER, open_speech_commands
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import FULL_SCALE
+
+T = TypeVar("T")
 
 CLIPS = replace(SOUNDS, ignored_folders=(NOISE_FOLDER,))
 """Folders of sounds, with the noise folder set apart."""
@@ -97,17 +100,7 @@ def locate_word(samples: Samples) -> Clip:
 def _load_speech_commands(root: Path, word: str, subset: bool) -> dict[str, ClipSet]:
     with open_speech_commands(root, (word,), subset=subset) as (clips, noises, read, _):
         recordings = [read(name) for name in noises]
-        return {
-            part: ClipSet(
-                {
-                    name: [locate_word(read(clip)) for clip in tracked(inside, f"reading {name}")]
-                    for name, inside in some
-                },
-                _noises_of_split(recordings, part),
-            )
-            for part in PARTS
-            for some in [sorted(clips[part].items())]
-        }
+        return {part: _clip_set(sorted(clips[part].items()), read, recordings, part) for part in PARTS}
 
 
 def _load_folder(root: Path, word: str) -> dict[str, ClipSet]:
@@ -117,16 +110,15 @@ def _load_folder(root: Path, word: str) -> dict[str, ClipSet]:
         raise DataError(f"{root} has no folder '{word}', only {', '.join(known)}.")
     folder = root / NOISE_FOLDER
     recordings = [read_clip(file) for file in sorted(folder.glob("*")) if file.suffix in SUFFIXES]
-    return {
-        part: ClipSet(
-            {
-                name: [locate_word(read_clip(file)) for file in tracked(inside, f"reading {name}")]
-                for name, inside in files.items()
-            },
-            _noises_of_split(recordings, part),
-        )
-        for part, files in parts.items()
-    }
+    return {part: _clip_set(files.items(), read_clip, recordings, part) for part, files in parts.items()}
+
+
+def _clip_set(
+    files: Iterable[tuple[str, Sequence[T]]], read: Callable[[T], Samples], recordings: Sequence[Samples], part: str
+) -> ClipSet:
+    """Read the clips of each word, and take the split's share of each noise recording."""
+    words = {word: [locate_word(read(file)) for file in tracked(clips, f"reading {word}")] for word, clips in files}
+    return ClipSet(words, _noises_of_split(recordings, part))
 
 
 def _noises_of_split(recordings: Sequence[Samples], part: str) -> list[Samples]:

@@ -59,7 +59,7 @@ class DetectionMetrics:
 
     Attributes:
         hours: length of the whole stream, words included.
-        latencies_s: for each hit, the alarm's time minus the word's end; negative where the alarm came earlier.
+        latencies_s: for each hit, the alarm's time minus the word's end; negative if the alarm precedes it.
 
     >>> one = DetectionMetrics(hits=9, misses=1, false_alarms=0, hours=1.0, latencies_s=(0.25,) * 9)
     >>> both = one + one

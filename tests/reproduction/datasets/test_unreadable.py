@@ -1,4 +1,4 @@
-"""What the disk refuses: the paper's loaders name the file, and none shows a traceback."""
+"""Files that the paper's loaders cannot read: the error names the file, without a traceback."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,8 +7,7 @@ import pytest
 
 from helpers.data_files import commands
 from helpers.paper_files import cifar, fashion, photographs, snips, wake_word, wake_words
-from helpers.permissions import errors_as_nobody, unreadable
-from penstock.errors import DataError
+from helpers.permissions import check_errors_as_nobody, check_folder_in_place_of_file, forbidden_files
 from reproduction.datasets.cifar10 import cifar10
 from reproduction.datasets.fashion_mnist import fashion_mnist
 from reproduction.datasets.hey_snips import hey_snips
@@ -26,14 +25,10 @@ IN_PLACE: list[tuple[Callable[[Path], None], Callable[[Path], object], str, str]
 
 
 @pytest.mark.parametrize(("make", "load", "file", "text"), IN_PLACE, ids=[f"{case[2]}" for case in IN_PLACE])
-def test_a_folder_in_the_place_of_a_file(
+def test_a_folder_in_the_place_of_a_file_is_an_error(
     tmp_path: Path, make: Callable[[Path], None], load: Callable[[Path], object], file: str, text: str
 ) -> None:
-    make(tmp_path)
-    (tmp_path / file).unlink()
-    (tmp_path / file).mkdir()
-    with pytest.raises(DataError, match=text):
-        load(tmp_path)
+    check_folder_in_place_of_file(tmp_path, make, load, file, text)
 
 
 SETUP = """
@@ -68,13 +63,12 @@ FORBIDDEN = (
     "commands/word/no",
     "photographs/labels/val_labels.txt",
     "photographs/val/val",
-    "locked",
 )
 
 
 @pytest.fixture
 def forbidden(tmp_path: Path) -> Iterator[Path]:
-    """Data sets in which something may not be read."""
+    """Data sets with something that must not be read."""
     makers = {
         "fashion": fashion,
         "cifar": cifar,
@@ -84,24 +78,15 @@ def forbidden(tmp_path: Path) -> Iterator[Path]:
         "photographs/labels": photographs,
         "photographs/val": photographs,
     }
-    for name, make in makers.items():
-        (tmp_path / name).mkdir(parents=True)
-        make(tmp_path / name)
-    (tmp_path / "locked" / "x").mkdir(parents=True)
-    (tmp_path / "unwritable").mkdir(mode=0o555)
-    with unreadable(tmp_path, FORBIDDEN):
-        yield tmp_path
+    with forbidden_files(tmp_path, makers, FORBIDDEN) as root:
+        yield root
 
 
 def test_no_loader_shows_a_traceback_without_permission(forbidden: Path) -> None:
-    calls = {name: call for name, (call, _) in ATTEMPTS.items()} | {
+    others = {
         "the listing": "sys.exit(CATALOGUE.listing()[1].get)",
         "a fetch": "os.environ.update(PENSTOCK_DATA='unwritable') or CATALOGUE.fetch('cifar10')",
     }
-    errors = errors_as_nobody(forbidden, SETUP, calls)
-    assert set(errors) == set(calls)
-    for name, (_, file) in ATTEMPTS.items():
-        assert errors[name].startswith("DataError: ") and file in errors[name], errors[name]
-        assert "Permission denied" in errors[name]
+    errors = check_errors_as_nobody(forbidden, SETUP, ATTEMPTS, others)
     assert "locked/cifar10" in errors["the listing"] and "Permission denied" in errors["the listing"]
     assert errors["a fetch"].startswith("StorageError: ") and "unwritable/cifar10" in errors["a fetch"]
