@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from penstock.datasets.loading import Data, batches
+from penstock.evaluation.outputs import collect
+from penstock.gating.cascade import exit_stages
 from penstock.gating.layers import Gate, LayerConfig
 from penstock.gating.layers.config import Granularity
 from penstock.gating.network import GatedNetwork
@@ -98,51 +100,46 @@ class BranchyObjective(Objective):
 
 
 class ExitOutcome(NamedTuple):
-    """True label, predicted label and index of the exit taken (-1 for the final output) of each sample."""
+    """True label, predicted label and exit stage of each sample, from 1; the last one is the final output."""
 
     labels: Tensor
     predicted: Tensor
-    left_at: Tensor
+    exit_stage: Tensor
 
 
 class ExitOutputs(NamedTuple):
     """Predictions of the exits and of the final output for each sample, before any threshold.
 
     Shapes:
-        labels, at_end: (n,); at_exits, entropy: (n, exits). The entropy is the logit that thresholds compare with.
+        labels: (n,); predicted: (n, exits + 1), of each exit and of the final output; entropy: (n,) of each exit, as
+        the logit that thresholds compare with.
     """
 
     labels: Tensor
-    at_end: Tensor
-    at_exits: Tensor
-    entropy: Tensor
+    predicted: Tensor
+    entropy: list[Tensor]
 
 
-@torch.no_grad()
 def collect_exit_outputs(net: GatedNetwork, data: Data, *, batch_size: int = 256) -> ExitOutputs:
     """Run every sample through all exits and the whole network."""
     device = next(net.parameters()).device
-    rows: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+
+    def forward(x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+        out = net(x.to(device))
+        return out.logits.cpu(), [logits.cpu() for logits in out.gates if logits is not None]
+
     with temporary_mode(net, training=False):
-        for x, y in batches(data, batch_size=batch_size):
-            out = net(x.to(device))
-            exit_logits = [logits.cpu() for logits in out.gates if logits is not None]
-            entropy = [relative_entropy(logits).clamp(EPSILON, 1 - EPSILON).logit().double() for logits in exit_logits]
-            at_exits = torch.stack([logits.argmax(1) for logits in exit_logits], 1)
-            rows.append((y.cpu(), out.logits.argmax(1).cpu(), at_exits, torch.stack(entropy, 1)))
-    return ExitOutputs(*(torch.cat(column) for column in zip(*rows, strict=True)))
+        labels, logits, gates = collect(forward, batches(data, batch_size=batch_size))
+    exit_logits = [logits for logits in gates if logits is not None]
+    entropy = [relative_entropy(logits).clamp(EPSILON, 1 - EPSILON).logit().double() for logits in exit_logits]
+    return ExitOutputs(labels, torch.stack([each.argmax(1) for each in (*exit_logits, logits)], 1), entropy)
 
 
 def take_exits(outputs: ExitOutputs, thresholds: Sequence[float | None]) -> ExitOutcome:
     """Let each sample take the first exit whose entropy is below its threshold."""
-    predicted, left_at = outputs.at_end, torch.full_like(outputs.at_end, -1)
-    for i in reversed(range(len(thresholds))):
-        threshold = thresholds[i]
-        assert threshold is not None
-        exits_here = outputs.entropy[:, i] < threshold
-        predicted = torch.where(exits_here, outputs.at_exits[:, i], predicted)
-        left_at = left_at.masked_fill(exits_here, i)
-    return ExitOutcome(outputs.labels, predicted, left_at)
+    exit_stage = exit_stages(outputs.entropy, thresholds, samples=len(outputs.labels))
+    predicted = outputs.predicted.gather(1, exit_stage.unsqueeze(1) - 1).squeeze(1)
+    return ExitOutcome(outputs.labels, predicted, exit_stage)
 
 
 def exits(net: GatedNetwork, data: Data, *, batch_size: int = 256) -> ExitOutcome:

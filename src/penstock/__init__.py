@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from penstock.datasets.loading import class_counts
     from penstock.evaluation.calibrate import calibrate
     from penstock.evaluation.evaluate import Evaluation, evaluate
-    from penstock.export.bundling import Float32, Int8, export_bundle
+    from penstock.export.bundling import export_bundle
+    from penstock.export.precision import Float32, Int8
     from penstock.gating.checkpoint import load, save
     from penstock.gating.layers.config import LayerConfig
     from penstock.gating.network import GatedNetwork
@@ -77,7 +78,8 @@ _MODULES = {
     "datasets.loading": ("train", "class_counts"),
     "evaluation.calibrate": ("train", "calibrate"),
     "evaluation.evaluate": ("train", "Evaluation evaluate"),
-    "export.bundling": ("train,export", "Float32 Int8 export_bundle"),
+    "export.bundling": ("train", "export_bundle"),
+    "export.precision": ("train", "Float32 Int8"),
     "gating.checkpoint": ("train", "load save"),
     "gating.layers.config": ("train", "LayerConfig"),
     "gating.network": ("train", "GatedNetwork"),

@@ -225,22 +225,19 @@ def test_events_count_as_one_positive_each(net):
     ps.calibrate(net, (x, y), max_positive_loss=0.1)
     assert all(a > b for a, b in zip(thresholds, net.thresholds, strict=True))  # all ten must be lost to lose an event
     shuffling = DataLoader(TensorDataset(x, y), shuffle=True)
-    with pytest.raises(CalibrationError, match="events came with a DataLoader that shuffles"):
+    with pytest.raises(CalibrationError, match="shuffles"):
         ps.calibrate(net, shuffling, events=events)
-    with pytest.raises(CalibrationError, match=r"events of shape \(5,\) came for 4000 samples"):
+    with pytest.raises(CalibrationError, match=r"4000.*\(5,\)"):
         ps.calibrate(net, (x, y), events=[1] * 5)
 
 
 def test_too_few_positives_says_how_many_are_needed(net):
     data = torch.randn(40, 6), torch.arange(40) % 4
-    text = r"30 positives are too few .* at most 1.00% are lost with 95.0% confidence: at least 299 are needed. Bring"
-    with pytest.raises(CalibrationError, match=text):
+    with pytest.raises(CalibrationError, match=r"30 positives.*1\.00%.*95\.0%.* 299 "):
         ps.calibrate(net, data, max_positive_loss=0.01, active={0})
-    with pytest.raises(
-        CalibrationError, match=r"30 positives are too few .* at least 428 are needed \(30% of them to share"
-    ):
+    with pytest.raises(CalibrationError, match=r"30 positives.*428.*30%"):
         ps.calibrate(net, data, max_positive_loss=0.01)
-    with pytest.raises(CalibrationError, match=r"1 positives are too few"):
+    with pytest.raises(CalibrationError, match=r"1 positives "):
         ps.calibrate(net, (data[0][:4], torch.tensor([0, 0, 0, 1])), max_positive_loss=0.01)
     assert net.thresholds == (0.0, 0.0)  # nothing half done
     assert net.guarantee is None
@@ -252,8 +249,8 @@ def test_just_enough_positives_are_enough(net):
     assert ps.calibrate(net, (x, y), max_positive_loss=0.01).positives == 299
 
 
-def test_a_promise_that_only_rounding_would_allow():
-    with pytest.raises(CalibrationError, match="too few"):
+def test_a_guarantee_that_only_rounding_would_allow():
+    with pytest.raises(CalibrationError, match=r"4 positives, got 3"):
         allowed_losses(3, 0.49, 0.867349)
 
 
@@ -266,14 +263,14 @@ def test_the_promise_is_about_what_the_gates_in_use_are_for():
 
 def test_bad_promises(net):
     data = torch.randn(40, 6), torch.arange(40) % 4
-    with pytest.raises(CalibrationError, match="max_positive_loss = 1 is not possible"):
+    with pytest.raises(CalibrationError, match=r"max_positive_loss.*1"):
         ps.calibrate(net, data, max_positive_loss=1)
-    with pytest.raises(CalibrationError, match="confidence = 95 is not possible"):
+    with pytest.raises(CalibrationError, match=r"confidence.*95"):
         ps.calibrate(net, data, confidence=95)
-    with pytest.raises(LabelError, match="the data has no negatives among its 30 samples: to calibrate"):
+    with pytest.raises(LabelError, match=r"no negatives.*30 samples.*calibrate"):
         ps.calibrate(net, (data[0][data[1] > 0], data[1][data[1] > 0]))
     model, draw = build("sequential")
-    with pytest.raises(CalibrationError, match="there is no gate to calibrate"):
+    with pytest.raises(CalibrationError, match="no gate"):
         ps.calibrate(ps.gate(model, draw(2), at=0.5, layer=ps.LayerConfig("compression")), data)
 
 

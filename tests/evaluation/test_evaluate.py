@@ -156,7 +156,7 @@ def test_json_round_trip(net, data, tmp_path):
     assert ps.Evaluation.load(tmp_path / "deep" / "e.json") == e
     json.loads((tmp_path / "deep" / "e.json").read_text(), parse_constant=pytest.fail)  # no NaN, no Infinity
     (tmp_path / "other.json").write_text('{"a": 1}')
-    with pytest.raises(StorageError, match="is no evaluation that Penstock wrote"):
+    with pytest.raises(StorageError, match="not an evaluation"):
         ps.Evaluation.load(tmp_path / "other.json")
 
 
@@ -183,9 +183,9 @@ def test_plots_are_pictures(net, data, tmp_path):
 
 def test_bad_data(net, data):
     x, y = data
-    with pytest.raises(LabelError, match=r"the data has no positives among its 30 samples"):
+    with pytest.raises(LabelError, match=r"no positives.*30 samples"):
         ps.evaluate(net, (x[y == 0], y[y == 0]))
-    with pytest.raises(LabelError, match=r"the data has no negatives among its 60 samples"):
+    with pytest.raises(LabelError, match=r"no negatives.*60 samples"):
         ps.evaluate(net, (x[(y == 1) | (y == 2)], y[(y == 1) | (y == 2)]))
     with pytest.raises(LabelError, match=r"labels .*\[4\]"):
         ps.evaluate(net, (x, y + 1))
@@ -195,7 +195,7 @@ def test_bad_data(net, data):
         ps.evaluate(net, (x, y[1:]))
     with pytest.raises(DataError, match=r"got 3 parts"):
         ps.evaluate(net, TensorDataset(x, y, y))
-    with pytest.raises(DataError, match=r"ratios = \[-1\] is not possible"):
+    with pytest.raises(DataError, match=r"ratios.*\[-1\]"):
         ps.evaluate(net, data, ratios=[-1])
     with pytest.raises(DataError, match=r"batch_size .*got 0"):
         ps.evaluate(net, data, batch_size=0)

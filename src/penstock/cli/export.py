@@ -10,8 +10,9 @@ import typer
 from penstock.cli.arguments import DataName, ModelName, NetworkFile, load_data, load_model, select_split
 from penstock.cli.show import AsJson, line, show
 from penstock.datasets.loading import batches
-from penstock.errors import require
-from penstock.evaluation.tables import export_tables
+from penstock.export import Float32, Int8, export_bundle
+from penstock.export.exporters import EXPORTERS, load_exporter
+from penstock.export.tables import export_tables
 from penstock.gating import checkpoint
 
 
@@ -37,28 +38,34 @@ def export_command(
     half: Annotated[
         bool, typer.Option("--half", help="Send float16 values between stages.", rich_help_panel="Precision")
     ] = False,
+    file_format: Annotated[
+        str,
+        typer.Option("--format", help=f"File format of the stages: {', '.join(EXPORTERS)}.", metavar="FORMAT"),
+    ] = "onnx",
     as_json: AsJson = False,
 ) -> None:
-    """Write a bundle for devices: one static ONNX graph per stage, and a manifest.
+    """Write a bundle for devices: one static graph per stage, and a manifest.
 
     Example: `penstock export net.safetensors -m mine:network -d mine:data -o bundle/`
 
     Before anything is written, each stage and the decisions on the data are compared with PyTorch.
     """
-    export = require("penstock.export", extra="train,export")
-
     if int8 and half:
         raise typer.BadParameter("--int8 and --half exclude each other: an int8 bundle sends 8-bit values.")
+    load_exporter(file_format)  # before the work, not after it
     splits = load_data(data)
     part = select_split(splits, split)
     example, _ = next(batches(part, batch_size=16))
-    exported = export.export_bundle(
+    precision = (
+        Int8(splits["train"], held_out=part, format=file_format)
+        if int8
+        else Float32("float16" if half else "float32", format=file_format)
+    )
+    exported = export_bundle(
         checkpoint.load(network, load_model(model)),
         example,
         out,
-        precision=(
-            export.Int8(splits["train"], held_out=part) if int8 else export.Float32("float16" if half else "float32")
-        ),
+        precision=precision,
         check_on=select_split(splits, "test") if int8 else part,
         labels=splits.get("class_names"),
     )

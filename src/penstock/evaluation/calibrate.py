@@ -1,16 +1,15 @@
-"""Choose thresholds that keep a promise: with confidence 1 − δ, at most a share r of the positives is lost.
+"""Choose thresholds with a guarantee: with confidence 1 − δ, at most a share r of the positives is lost.
 
-One gate. Thresholds are tried from the lowest up, each with an exact binomial test of "more than r is lost" at level δ,
-until the first one fails (a fixed sequence, so no price is paid for trying many). As each threshold loses at least as
-many positives as the one before, the last that passes is the score of the (k+1)-th weakest positive, where k is the
-largest number of losses that the test still accepts.
+One gate. Thresholds are tested from the lowest up, each with an exact binomial test of "more than r is lost" at level
+δ, until the first one fails (fixed-sequence testing, so multiple tests need no correction). As each threshold loses at
+least as many positives as the one before, the last that passes is the score of the (k+1)-th weakest positive, where k
+is the largest number of losses that the test accepts.
 
-A threshold that passes is then lowered for free: to the middle between itself and the highest held-out negative that it
-stops, which stops the same of them, loses no more positives, and so keeps the promise too. Where a gate separates the
-two kinds, that is most of the way.
+That threshold is then lowered to the middle between itself and the highest held-out negative that it stops: it stops
+the same negatives and loses no more positives, so the guarantee holds.
 
-A cascade. All thresholds move together along one path (`sharing`), fixed before the test on data of its own, so that
-each sample has one level at which the cascade would first stop it. On levels a cascade is one gate.
+A cascade. All thresholds move together along one path (`threshold_path`), fixed before the test on data of its own, so
+that each sample has one level at which the cascade would first stop it. In terms of levels, a cascade is one gate.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from penstock.gating.network import GatedNetwork
 from penstock.runtime.bundle.guarantee import Guarantee
 from penstock.runtime.intervals import binomial_cdf, binomial_upper_bound
 
-DECIMALS = 4  # of a threshold; it is rounded down, which keeps the promise and outlives rounding of the logits
-SHAPING_SHARE = 0.3  # of the positives, which fix the path of a cascade and take no part in the test
+DECIMALS = 4  # of a threshold; rounded down, so that the guarantee holds in spite of rounding errors of the logits
+PATH_SHARE = 0.3  # of the positives: they fix the path of a cascade and are not part of the test
 
 
 def calibrate(
@@ -58,13 +57,13 @@ def calibrate(
         data: held-out data, a DataLoader, a Dataset or a pair of tensors (x, y), in a fixed order.
         max_positive_loss: r, the share of positives that may be lost.
         confidence: 1 − δ.
-        active: the layers whose gates are used; the others are opened for good.
+        active: the layers whose gates are used; the others are opened.
         events: for each sample the event it belongs to (a word spoken, a fall, a recording); an event counts as one
             positive and is lost when all of its positive samples are stopped.
 
-    A cascade sets 30 % of the positives aside, to share what may be lost among its gates.
+    For a cascade, 30 % of the positives are set aside to share the loss among its gates.
     """
-    _check_promise(max_positive_loss, confidence)
+    _check_rates(max_positive_loss, confidence)
     _chosen(net, active)
     labels, _, gates = collect_outputs(net, data, batch_size=batch_size, progress="calibrating")
     thresholds, guarantee = choose_thresholds(
@@ -95,7 +94,7 @@ def choose_thresholds(
 
     Args:
         labels: (n,).
-        gates: each gate's logits, (n,), whoever computed them; None without a gate.
+        gates: each gate's logits, (n,), from any engine; None without a gate.
         event: (n,), as `calibrate` takes them; None: each sample is one.
     """
     chosen = _chosen(net, active)
@@ -125,7 +124,7 @@ def choose_thresholds(
 
 
 def lowered(threshold: float, negatives: np.ndarray) -> float:
-    """Return a lower threshold that stops the same negatives, halfway to the highest of them.
+    """Return a threshold that stops the same negatives, halfway down to the highest of them.
 
     >>> lowered(3.0, np.array([-5.0, -1.0, 4.0])), lowered(3.0, np.array([4.0]))
     (1.0, 3.0)
@@ -135,7 +134,7 @@ def lowered(threshold: float, negatives: np.ndarray) -> float:
 
 
 def rounded_down(threshold: float) -> float:
-    """Return a threshold that no positive at its own level misses by rounding.
+    """Round a threshold down, so that a positive exactly at the threshold still passes.
 
     >>> rounded_down(0.12345678), rounded_down(-0.12345678)
     (0.1234, -0.1235)
@@ -144,7 +143,7 @@ def rounded_down(threshold: float) -> float:
 
 
 def weakest_allowed(levels: np.ndarray, max_positive_loss: float, confidence: float) -> tuple[float, int]:
-    """Return the highest level below which the promise allows positives to be lost, and how many it allows.
+    """Return the highest level that the guarantee permits, and the number of positives that may be lost below it.
 
     Args:
         levels: (n,), the level at which each positive would be lost: it passes any threshold up to its own level.
@@ -154,7 +153,7 @@ def weakest_allowed(levels: np.ndarray, max_positive_loss: float, confidence: fl
 
 
 def allowed_losses(n: int, max_positive_loss: float, confidence: float) -> int:
-    """Return how many of ``n`` positives may be lost in the test.
+    """Return the largest number of ``n`` positives that may be lost in the test.
 
     >>> [allowed_losses(n, 0.01, 0.95) for n in (299, 473, 1000)]
     [0, 1, 4]
@@ -162,12 +161,12 @@ def allowed_losses(n: int, max_positive_loss: float, confidence: float) -> int:
     k = bisect_right(range(n), 1 - confidence, key=lambda lost: binomial_cdf(lost, n, max_positive_loss)) - 1
     if k < 0:
         _check_enough(n, False, max_positive_loss, confidence)
-        raise CalibrationError(f"{n} positives are too few by the last digit: one more is needed.")
+        raise CalibrationError(f"expected at least {n + 1} positives, got {n}")
     return k
 
 
 def needed_positives(max_positive_loss: float, confidence: float) -> int:
-    """Return how many positives a promise takes, if none of them is lost.
+    """Return the number of positives that a guarantee needs if none of them is lost.
 
     >>> [needed_positives(r, 0.95) for r in (0.1, 0.05, 0.02, 0.01)]
     [29, 59, 149, 299]
@@ -182,11 +181,11 @@ def _path(
     positive: np.ndarray,
     event: np.ndarray,
 ) -> tuple[np.ndarray, Path | SingleGatePath]:
-    """Return which positives are left for the test, and the path."""
+    """Return which positives remain for the test, and the path."""
     if len(chosen) == 1:
         return positive, SingleGatePath()
     events = np.unique(event[positive])
-    picked = np.random.default_rng(0).permutation(events)[: _shaping(len(events))]
+    picked = np.random.default_rng(0).permutation(events)[: _path_positives(len(events))]
     shaping = positive & np.isin(event, picked)
     negatives, macs = scores[~positive], _macs_of_stops(net, chosen)
     path = best_threshold_path(scores[shaping], lambda thresholds: _mean_macs(macs, negatives, thresholds))
@@ -194,7 +193,7 @@ def _path(
 
 
 def _macs_of_stops(net: GatedNetwork, chosen: list[int]) -> np.ndarray:
-    """Return the MACs of a sample that each chosen gate stops, and last of one that none does."""
+    """Return the MACs of a sample stopped at each chosen gate, and of one that passes them all."""
     return gated_cost(net, torch.tensor([*(i + 1 for i in chosen), len(net.stages)]), chosen).macs.numpy()
 
 
@@ -209,12 +208,10 @@ def _events(events: Sequence[int] | Tensor | None, data: Data, samples: int) -> 
     if events is None:
         return np.arange(samples)
     if isinstance(data, DataLoader) and isinstance(data.sampler, RandomSampler):
-        raise CalibrationError("events came with a DataLoader that shuffles: give data in the order of the events.")
+        raise CalibrationError("events need data in a fixed order, got a DataLoader that shuffles")
     event = np.asarray(events)
     if event.shape != (samples,):
-        raise CalibrationError(
-            f"events of shape {event.shape} came for {samples} samples: give one event for each sample."
-        )
+        raise CalibrationError(f"expected one event per sample, {samples} in all, got events of shape {event.shape}")
     return event
 
 
@@ -227,36 +224,33 @@ def _of_events(values: np.ndarray, event: np.ndarray) -> np.ndarray:
 
 
 def _check_enough(positives: int, is_cascade: bool, max_positive_loss: float, confidence: float) -> None:
-    """Refuse what cannot carry the promise even if no positive is lost, a cascade's shaping share included."""
+    """Refuse too few positives for the guarantee, even if none is lost."""
     needed = needed_positives(max_positive_loss, confidence)
     if is_cascade:
-        needed = next(n for n in itertools.count(needed) if n - _shaping(n) >= needed)
+        needed = next(n for n in itertools.count(needed) if n - _path_positives(n) >= needed)
     if positives < needed:
-        share = f" ({SHAPING_SHARE:.0%} of them to share the loss among the gates)" if is_cascade else ""
+        share = f" ({PATH_SHARE:.0%} of them to share the loss among the gates)" if is_cascade else ""
         raise CalibrationError(
-            f"{positives} positives are too few to promise that at most {max_positive_loss:.2%} are lost with "
-            f"{confidence:.1%} confidence: at least {needed} are needed{share}. Bring more, or allow a larger loss or "
-            "a lower confidence."
+            f"{positives} positives are too few to guarantee a loss of at most {max_positive_loss:.2%} with "
+            f"{confidence:.1%} confidence: at least {needed} are needed{share}. Add positives, or allow a larger loss "
+            "or a lower confidence."
         )
 
 
-def _shaping(positives: int) -> int:
-    """Return how many positives fix the path of a cascade."""
-    return math.ceil(SHAPING_SHARE * positives)
+def _path_positives(positives: int) -> int:
+    """Return the number of positives that fix the path of a cascade."""
+    return math.ceil(PATH_SHARE * positives)
 
 
 def _chosen(net: GatedNetwork, active: Collection[int] | None) -> list[int]:
     chosen = sorted(net.active(active))
     if not chosen:
-        raise CalibrationError("there is no gate to calibrate: this network has none, or none is active.")
+        raise CalibrationError("no gate to calibrate: the network has none, or none is active")
     return chosen
 
 
-def _check_promise(max_positive_loss: float, confidence: float) -> None:
+def _check_rates(max_positive_loss: float, confidence: float) -> None:
     if not 0 < max_positive_loss < 1:
-        raise CalibrationError(
-            f"max_positive_loss = {max_positive_loss} is not possible: it is a share between 0 and 1, such as 0.01 for "
-            "1 %."
-        )
+        raise CalibrationError(f"max_positive_loss must be between 0 and 1 (0.01 is 1 %), got {max_positive_loss}")
     if not 0 < confidence < 1:
-        raise CalibrationError(f"confidence = {confidence} is not possible: it lies between 0 and 1, such as 0.95.")
+        raise CalibrationError(f"confidence must be between 0 and 1 (0.95 is 95 %), got {confidence}")

@@ -1,4 +1,4 @@
-"""What a sample costs in a gated network: multiply-accumulates, and bytes that cross a cut."""
+"""The cost of a sample in a gated network: multiply-accumulates, and bytes that cross the cuts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Cost:
 def gated_cost(net: GatedNetwork, exit_stage: Tensor, active: Collection[int] | None = None) -> Cost:
     """Return what each sample cost, given the stage at which it exited.
 
-    A sample pays for each stage it ran through, for each gate that judged it, and for the kept values at each cut that
+    A sample pays for each stage it ran through, for each gate that scored it, and for the kept values at each cut that
     it crossed.
 
     Args:
@@ -35,9 +35,9 @@ def gated_cost(net: GatedNetwork, exit_stage: Tensor, active: Collection[int] | 
     macs = torch.full_like(exit_stage, net.spec.macs[0])
     payload = torch.zeros_like(exit_stage)
     for i, layer in enumerate(net.layers):
-        judged, crossed = exit_stage > i, exit_stage > i + 1
+        scored, crossed = exit_stage > i, exit_stage > i + 1
         if i in active:
-            macs += judged * layer.gate_macs
+            macs += scored * layer.gate_macs
         macs += crossed * net.spec.macs[i + 1]
         payload += crossed * layer.transmitted_values * FLOAT_BYTES
     return Cost(macs, payload)

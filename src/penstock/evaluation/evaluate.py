@@ -27,11 +27,11 @@ CURVE_POINTS = 201
 
 @dataclass(frozen=True)
 class GateEvaluation:
-    """One layer, judged alone on all samples, with its own positives.
+    """One gate, evaluated alone on all samples, with its own positives.
 
     Attributes:
-        reached: the share of all samples that come to this layer in the cascade.
-        stopped: the share of all samples that the cascade stops here.
+        reached: the share of all samples that reach this gate in the cascade.
+        stopped: the share of all samples that the cascade stops at this gate.
         curve: [share of negatives that pass, share of positives that pass], along all thresholds.
         histogram: gate probabilities in 40 equal bins of [0, 1], counts of [negatives, positives].
     """
@@ -117,7 +117,7 @@ class Evaluation:
             }
             return cls(**raw, **known)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StorageError(f"{path} is no evaluation that Penstock wrote: {error}") from error
+            raise StorageError(f"{path} is not an evaluation that Penstock wrote: {error}") from error
 
     def plot(self, folder: str | Path, net: GatedNetwork | None = None) -> list[Path]:
         """Draw ROC curves, score histograms and, given the network, its masks; return the files written."""
@@ -141,17 +141,17 @@ def evaluate(
     active: Collection[int] | None = None,
     batch_size: int = 256,
 ) -> Evaluation:
-    """Measure everything on ``data``; the network stays as it is.
+    """Compute all metrics on ``data``; the network is unchanged.
 
     Args:
         data: a DataLoader, a Dataset or a pair of tensors (x, y).
-        ratios: negatives for each positive in the streams whose mean cost is wanted, beside the data's own.
-        class_names: for the table of classes.
+        ratios: negatives per positive of streams to compute the mean cost for, besides the data's own.
+        class_names: for the table of classes; default: their numbers.
         active: the layers whose gates are on; None for all.
     """
     active = net.active(active)
     if not all(ratio > 0 for ratio in ratios):
-        raise DataError(f"ratios = {list(ratios)} is not possible: so many negatives for each positive, more than 0.")
+        raise DataError(f"ratios are negatives per positive and must be above 0, got {list(ratios)}")
     labels, logits, gates = collect_outputs(net, data, batch_size=batch_size, progress="evaluating")
     positive = net.positive(labels, active)
     check_both_kinds(positive, "evaluate")
@@ -176,12 +176,12 @@ def evaluate(
         gates=tuple(_gate(net, i, gates[i], exit_stage, labels, mistaken) for i in range(len(net.layers))),
         classes=_classes(labels, label, open_label, stopped, class_names),
         costs=_costs(net, exit_stage, positive, active, ratios),
-        guarantee=None if net.guarantee is None or not _speaks_of(net, active) else str(net.guarantee),
+        guarantee=None if net.guarantee is None or not _is_guaranteed(net, active) else str(net.guarantee),
     )
 
 
-def _speaks_of(net: GatedNetwork, active: Collection[int]) -> bool:
-    """Say whether the guarantee is about the positives of these gates, and of no fewer gates than are active."""
+def _is_guaranteed(net: GatedNetwork, active: Collection[int]) -> bool:
+    """Return whether the guarantee covers the positives of the active gates."""
     chosen = [i for i, at in enumerate(net.thresholds) if at is not None and isfinite(at)]
     classes = torch.arange(net.spec.classes)
     on = [i for i in active if i in chosen]
@@ -193,7 +193,7 @@ def _gate(
 ) -> GateEvaluation:
     layer = net.layers[i]
     reached = exit_stage > i
-    judged: dict[str, Any] = dict.fromkeys(
+    metrics_of_gate: dict[str, Any] = dict.fromkeys(
         [
             "threshold",
             "stop_rate",
@@ -208,15 +208,15 @@ def _gate(
     if layer.gate is not None and logit is not None:
         positive = layer.gate.omega(labels, net.background)
         stopped = is_stopped(logit, layer.gate.threshold.cpu())
-        check_both_kinds(positive, f"judge gate {i} of")
-        judged = {
+        check_both_kinds(positive, f"evaluate gate {i} of")
+        metrics_of_gate = {
             "threshold": _finite(layer.gate.threshold.item()),
             "stop_rate": metrics.stop_rate(stopped),
             "negative_pass_through_rate": metrics.negative_pass_through_rate(stopped, positive),
             "positive_lost_rate": metrics.positive_lost_rate(stopped, positive),
             "negative_correction_rate": metrics.negative_correction_rate(stopped, positive, mistaken),
             "auc": metrics.auc(logit, positive),
-            "curve": _thinned(*metrics.roc(logit, positive)),
+            "curve": _sampled(*metrics.roc(logit, positive)),
             "histogram": (_histogram(logit[~positive]), _histogram(logit[positive])),
         }
     return GateEvaluation(
@@ -227,7 +227,7 @@ def _gate(
         dropout_rate=1 - layer.density,
         reached=reached.double().mean().item(),
         stopped=(exit_stage == i + 1).double().mean().item(),
-        **judged,
+        **metrics_of_gate,
     )
 
 
@@ -260,8 +260,8 @@ def _costs(
     return tuple(rows)
 
 
-def _thinned(false: Tensor, true: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Keep so many points of a curve that nobody sees the difference."""
+def _sampled(false: Tensor, true: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return at most `CURVE_POINTS` points of a curve."""
     pick = torch.linspace(0, len(false) - 1, min(len(false), CURVE_POINTS)).round().long()
     return tuple(false[pick].tolist()), tuple(true[pick].tolist())
 
@@ -271,7 +271,7 @@ def _histogram(logit: Tensor) -> tuple[int, ...]:
 
 
 def _finite(threshold: float) -> float | None:
-    """Return None for a gate that was opened for good, whose threshold no JSON can hold."""
+    """Return None for an open gate: JSON has no infinity."""
     return threshold if isfinite(threshold) else None
 
 

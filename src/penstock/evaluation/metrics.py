@@ -1,6 +1,6 @@
 """The paper's metrics of a gate, as pure functions (its appendix B; docs/notation.md).
 
-Each takes what was decided for every sample of a data set: ``stopped`` and ``positive`` (of interest), bool, (n,).
+``stopped`` and ``positive`` (of interest) are bool tensors (n,), one value per sample of a data set.
 The paper's formulas mix two meanings of TP and FP; these follow its definitions in words.
 """
 
@@ -16,7 +16,7 @@ def stop_rate(stopped: Tensor) -> float:
 
 
 def early_stopping(stopped: Tensor, positive: Tensor) -> float:
-    """Return the share of negatives that are stopped: what a gate is for."""
+    """Return the share of negatives that are stopped: the purpose of a gate."""
     return _share(stopped[~positive])
 
 
@@ -31,10 +31,10 @@ def positive_lost_rate(stopped: Tensor, positive: Tensor) -> float:
 
 
 def negative_correction_rate(stopped: Tensor, positive: Tensor, mistaken: Tensor) -> float:
-    """Return P_ncr: the share of negatives that are stopped and would have been taken for something else later.
+    """Return P_ncr: the share of negatives that are stopped and that the network would misclassify.
 
     Args:
-        mistaken: the network without gates gives this sample a wrong label.
+        mistaken: (n,), samples that the network without gates misclassifies.
     """
     return _share((stopped & mistaken)[~positive])
 
@@ -60,7 +60,7 @@ def roc(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def auc(scores: Tensor, positive: Tensor) -> float:
-    """Return the area under `roc`: the chance that a positive scores above a negative. ½ is a coin."""
+    """Return the area under `roc`: the probability that a positive scores above a negative; ½ is chance."""
     false, true = roc(scores, positive)
     return torch.trapezoid(true, false).item()
 
@@ -68,7 +68,7 @@ def auc(scores: Tensor, positive: Tensor) -> float:
 def pass_through_at(scores: Tensor, positive: Tensor, max_positive_loss: float) -> float:
     """Return the share of negatives that pass when at most this share of positives may be lost.
 
-    The point of the curve at which gates are compared: a threshold alone can buy any early stopping.
+    Gates are compared at this point of the curve, because any early stopping can be reached by moving a threshold.
     """
     false, true = roc(scores, positive)
     return false[true >= 1 - max_positive_loss - 1e-12].min().item()

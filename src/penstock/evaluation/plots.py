@@ -1,4 +1,4 @@
-"""Results as plots: what people would rather look at than read."""
+"""Plots of an evaluation: ROC curves, score histograms, masks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ POSITIVE, NEGATIVE, NEUTRAL = "#d95f02", "#1b6ca8", "#888888"
 
 
 def plot_evaluation(evaluation: Evaluation, folder: Path, net: GatedNetwork | None = None) -> list[Path]:
-    """Draw what there is to draw; return the files written."""
-    judged = [gate for gate in evaluation.gates if gate.curve is not None]
+    """Draw all plots that apply; return the files written."""
+    gates = [gate for gate in evaluation.gates if gate.curve is not None]
     written = []
-    if judged:
-        written.append(write_figure(roc_figure(judged), folder / "roc.png"))
-        written.append(write_figure(scores_figure(judged), folder / "gate-scores.png"))
+    if gates:
+        written.append(write_figure(roc_figure(gates), folder / "roc.png"))
+        written.append(write_figure(scores_figure(gates), folder / "gate-scores.png"))
     if net is not None and any(layer.compression is not None for layer in net.layers):
         written.append(write_figure(mask_figure(net), folder / "mask.png"))
     return written

@@ -7,41 +7,10 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.table import Table
 
-from penstock.gating.tables import count, dims, percent, table_of, threshold_score
+from penstock.gating.tables import count, percent, table_of
 
 if TYPE_CHECKING:
     from penstock.evaluation.evaluate import Evaluation
-    from penstock.export import Exported
-
-
-def export_tables(exported: Exported) -> list[RenderableType]:
-    """Return a row for each exported stage, and what the network decides before and after."""
-    manifest = exported.bundle.manifest
-    columns = ("stage", ">MACs", ">file", ">crosses", ">bytes", ">from score", ">error")
-    table = table_of(*columns, title=f"Bundle of {manifest.model}, {manifest.precision}, {manifest.id[:16]}")
-    for stage, error in zip(manifest.stages, exported.errors, strict=True):
-        gives, last = stage.output, stage is manifest.stages[-1]
-        table.add_row(
-            stage.file,
-            count(stage.macs),
-            f"{stage.file_bytes:,}",
-            "" if last else f"{dims(gives.shape)} {gives.dtype}",
-            "" if last else f"{gives.payload_bytes:,}",
-            "" if stage.gate is None else threshold_score(stage.gate.threshold),
-            f"{error:.1e}",
-        )
-    table.caption = "MACs: of the graph, from which what no mask keeps is gone as far as it can be\n"
-    table.caption += "error: of the stage in floats against PyTorch's, in parts of its largest output"
-    if manifest.guarantee is not None:
-        table.caption += f"\npromise: at most {manifest.guarantee.bound:.2%} of the positives are lost"
-    table.caption_justify = "left"
-    if exported.before is None or exported.after is None:
-        return [table]
-    decisions = table_of("decided", ">PyTorch", ">bundle", title="On the data given")
-    for name in ("accuracy", "early_stopping", "positive_lost_rate"):
-        values = (getattr(said, name) for said in (exported.before, exported.after))
-        decisions.add_row(name.replace("_", " "), *(f"{100 * value:.2f} %" for value in values))
-    return [table, decisions]
 
 
 def evaluation_tables(evaluation: Evaluation) -> list[RenderableType]:
@@ -64,7 +33,7 @@ def _summary(e: Evaluation) -> Table:
     for name, value, meaning in rows:
         table.add_row(name, percent(value), meaning)
     if e.guarantee:
-        table.caption = f"Promise: {e.guarantee}"
+        table.caption = f"Guarantee: {e.guarantee}"
         table.caption_justify = "left"
     return table
 

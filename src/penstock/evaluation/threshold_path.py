@@ -1,8 +1,8 @@
-"""How the gates of a cascade share what may be lost: one path, along which all their thresholds rise together.
+"""Share the permitted loss among the gates of a cascade: one path along which all thresholds rise together.
 
-A cascade has as many thresholds as gates, and one promise. So they are moved by one number, a level: at level u the
-i-th gate stops the share ``weights[i] · u`` of some positives. Each sample then has one level at which the cascade
-first stops it, that of its weakest gate, and on levels a cascade is one gate.
+A cascade has one guarantee and a threshold per gate, so the thresholds are functions of one number, a level: at level u
+the i-th gate stops the share ``weights[i] · u`` of some positives. Each sample has one level at which the cascade first
+stops it, that of its weakest gate. In terms of levels, a cascade is a single gate.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 TYPICAL_LOSSES = (0.005, 0.01, 0.02, 0.05)
-"""At which paths are compared; not the one asked for, so that all losses lie on one path."""
+"""Losses at which paths are compared; independent of the loss asked for, so that one path serves all of them."""
 
 
 @dataclass(frozen=True)
 class Path:
-    """How the thresholds of a cascade move together: each gate's is a growing function of one level.
+    """Thresholds of a cascade as increasing functions of one level.
 
     Attributes:
-        knots: of each gate, sorted scores of the positives that the path was made from.
-        weights: of each gate.
+        knots: of each gate, the sorted scores of the positives that define the path.
+        weights: of each gate, its share of the loss.
     """
 
     knots: tuple[np.ndarray, ...]
@@ -51,32 +51,32 @@ class SingleGatePath:
 
 
 def best_threshold_path(positives: np.ndarray, price: Callable[[np.ndarray], np.ndarray]) -> Path | SingleGatePath:
-    """Return the path along which what may be lost is shared best among the gates.
+    """Return the path with the lowest total price at `TYPICAL_LOSSES`.
 
     Args:
-        positives: (n, gates), scores of positives: losses are counted on them.
-        price: of choices of thresholds, (n, gates) -> (n,); the path with the lowest sum at `TYPICAL_LOSSES` is taken.
+        positives: (n, gates), scores of the positives on which losses are counted.
+        price: the price of each choice of thresholds, (n, gates) -> (n,).
     """
     gates = positives.shape[1]
     if gates == 1:
         return SingleGatePath()
     knots = tuple(np.unique(positives[:, i]) for i in range(gates))
-    ways = _ways_to_share(gates)
+    ways = _candidate_weights(gates)
     levels = np.quantile(_first_stops(_shares_below(positives, knots), ways), TYPICAL_LOSSES, axis=1).T
     totals = [float(price(thresholds).sum()) for thresholds in _thresholds(levels, knots, ways)]
     return Path(knots, tuple(ways[int(np.argmin(totals))].tolist()))
 
 
-def _ways_to_share(gates: int) -> np.ndarray:
-    """Return weights of ways to share what may be lost: evenly, mostly or only one gate's, and drawn ones."""
-    drawn = np.random.default_rng(0).dirichlet(np.ones(gates), size=100)
+def _candidate_weights(gates: int) -> np.ndarray:
+    """Return candidate weights: equal, mostly or only one gate, and random ones."""
+    random = np.random.default_rng(0).dirichlet(np.ones(gates), size=100)
     only = np.eye(gates)
     mostly = 0.9 * only + 0.1 / gates
-    return np.maximum(np.concatenate([np.full((1, gates), 1 / gates), mostly, only, drawn]), 1e-3)  # (ways, gates)
+    return np.maximum(np.concatenate([np.full((1, gates), 1 / gates), mostly, only, random]), 1e-3)  # (ways, gates)
 
 
 def _shares_below(scores: np.ndarray, knots: Sequence[np.ndarray]) -> np.ndarray:
-    """Return of each gate the share of its knots below each score: (n, gates) -> (n, gates)."""
+    """Return the share of each gate's knots below each score: (n, gates) -> (n, gates)."""
     return np.stack([_quantile_of(scores[:, i], of_gate) for i, of_gate in enumerate(knots)], axis=1)
 
 
@@ -95,7 +95,7 @@ def _thresholds(levels: np.ndarray, knots: Sequence[np.ndarray], ways: np.ndarra
 
 
 def _quantile_of(score: np.ndarray, knots: np.ndarray) -> np.ndarray:
-    """Return the share of knots below a score: growing everywhere, also beyond the knots."""
+    """Return the share of knots below a score: strictly increasing, also beyond the knots."""
     shares = (np.arange(len(knots)) + 0.5) / len(knots)
     inside = np.interp(score, knots, shares)
     below = shares[0] * np.exp(np.minimum(score - knots[0], 0))
@@ -103,7 +103,7 @@ def _quantile_of(score: np.ndarray, knots: np.ndarray) -> np.ndarray:
 
 
 def _score_at(share: np.ndarray, knots: np.ndarray) -> np.ndarray:
-    """Undo `_quantile_of`."""
+    """Invert `_quantile_of`."""
     shares = (np.arange(len(knots)) + 0.5) / len(knots)
     inside = np.interp(share, shares, knots)
     below = knots[0] + np.log(np.minimum(share / shares[0], 1))

@@ -1,4 +1,4 @@
-"""Time things against each other: interleaved, the best of several, so that a busy machine is unfair to none."""
+"""Compare running times: interleaved, best of several rounds, so that load on the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 
 def best_seconds(contenders: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int = 1) -> dict[str, float]:
-    """Return the shortest time of each contender; they take turns, round by round."""
+    """Return the shortest time of each contender over interleaved rounds."""
     best = dict.fromkeys(contenders, float("inf"))
     for number in range(warm_up + rounds):
         for name, run in contenders.items():

@@ -1,9 +1,8 @@
-"""Channels that a mask drops are not computed at all.
+"""Remove the computation of channels that a mask drops.
 
-A mask of channels ends in the graph as a selection: Gather along the channels, behind the stage's last operation. Each
-rule below moves it one operation up, towards the input; where it meets a convolution it becomes a smaller convolution.
-In the next stage the dropped channels come back as zeros, and a convolution that reads zeros reads nothing: it loses
-those columns of its filters. A value that something else reads too is left whole.
+A channel mask is a Gather along the channels, after the stage's last operation. Each rule below moves it one operation
+up, towards the input; at a convolution it removes filters. In the next stage the dropped channels are zeros, so a
+convolution that reads them loses the columns of its filters. A value with more than one consumer is left unchanged.
 """
 
 from __future__ import annotations
@@ -23,47 +22,42 @@ ALIKE = frozenset((
     "Softplus", "Softsign", "Sqrt", "Tanh", "ThresholdedRelu",
 ))
 # fmt: on
-"""Operations that treat each channel by itself, and all alike."""
+"""Operations that treat every channel alone and in the same way."""
 
 PAIRS = frozenset(("Add", "Div", "Max", "Min", "Mul", "Sub"))
-"""Operations on two values, channel by channel."""
+"""Channel-wise operations on two values."""
 
 
 def prune_channels(graph: ir.Model) -> ir.Model:
-    """Leave out what dropped channels would compute; the graph is changed in place."""
+    """Remove the computation of dropped channels; the graph is changed in place."""
     for node in [node for node in graph.graph if node.op_type == "Gather" and _is_unpacking(node)]:
-        _read_less(graph.graph, node)
+        _read_packed(graph.graph, node)
     for node in [node for node in graph.graph if node.op_type == "Gather" and not _is_unpacking(node)]:
-        _compute_less(graph.graph, node)
+        _push_up(graph.graph, node)
     return graph
 
 
-def _compute_less(graph: ir.Graph, gather: ir.Node) -> None:
+def _push_up(graph: ir.Graph, gather: ir.Node) -> None:
     """Move a selection of channels up as far as it goes."""
     value, kept = gather.inputs[0], _selection(gather)
     if value is None or kept is None:
         return
-    less = _Selection(graph, kept, gather).of(value)
-    if less is not None:
+    selected = _Selection(graph, kept, gather).of(value)
+    if selected is not None:
         name = gather.outputs[0].name
-        gather.outputs[0].replace_all_uses_with(less, replace_graph_outputs=True)
+        gather.outputs[0].replace_all_uses_with(selected, replace_graph_outputs=True)
         graph.remove(gather, safe=True)
-        less.name = name
+        selected.name = name
 
 
 class _Selection:
-    """Some channels of values, computed without the others.
-
-    Args:
-        kept: which.
-        before: new operations stand before this one; the graph is in order there.
-    """
+    """Compute only the kept channels of values; new operations are inserted before ``before``."""
 
     def __init__(self, graph: ir.Graph, kept: np.ndarray, before: ir.Node):
         self.graph, self.kept, self.before = graph, kept, before
 
     def of(self, value: ir.Value) -> ir.Value | None:
-        """Return the channels of a value; None where it must be computed whole."""
+        """Return the kept channels of a value; None where all of them must be computed."""
         node = value.producer()
         if node is None or len(value.uses()) > 1 or value.is_graph_output():
             return None
@@ -71,12 +65,14 @@ class _Selection:
         return None if rule is None else rule(self, node)
 
     def or_gathered(self, value: ir.Value) -> ir.Value:
-        """Return the channels of a value, picked out of it where it must be computed whole."""
-        less = self.of(value)
-        return self.add("Gather", [value, self.constant(self.kept)], {"axis": CHANNELS}) if less is None else less
+        """Return the kept channels of a value, by Gather where all of them must be computed."""
+        selected = self.of(value)
+        if selected is not None:
+            return selected
+        return self.add("Gather", [value, self.constant(self.kept)], {"axis": CHANNELS})
 
     def rows(self, value: ir.Value, axis: int = 0) -> ir.Value | None:
-        """Return the channels of a constant; None if it is none."""
+        """Return the kept channels of a constant; None if the value is not constant."""
         array = _array(value)
         return None if array is None else self.constant(np.take(array, self.kept, axis))
 
@@ -95,7 +91,7 @@ class _Selection:
         return node.outputs[0]
 
     def like(self, node: ir.Node, inputs: list[ir.Value | None], **changed: int) -> ir.Value:
-        """Add an operation as another one is, with other inputs."""
+        """Add a copy of an operation with other inputs."""
         kept = {name: attribute for name, attribute in node.attributes.items() if name not in changed}
         made = ir.Node(node.domain, node.op_type, inputs, [*kept.values(), *ir.convenience.convert_attributes(changed)])
         self.graph.insert_before(self.before, made)
@@ -109,7 +105,7 @@ def _alike(selection: _Selection, node: ir.Node) -> ir.Value | None:
 
 
 def _pair(selection: _Selection, node: ir.Node) -> ir.Value | None:
-    """Both sides lose the channels; one that is the same for all of them stays."""
+    """Select on both sides; a side that is broadcast over the channels stays."""
     rank = _rank(node.outputs[0])
     sides: list[ir.Value | None] = []
     for side in node.inputs:
@@ -128,7 +124,7 @@ def _pair(selection: _Selection, node: ir.Node) -> ir.Value | None:
 
 
 def _convolution(selection: _Selection, node: ir.Node) -> ir.Value | None:
-    """Lose filters. Where each channel has a filter of its own, its input loses the channels too."""
+    """Remove filters; of a depthwise convolution also the input channels."""
     value, weight, *bias = node.inputs
     assert value is not None and weight is not None
     groups = _number(node, "group", 1)
@@ -174,13 +170,13 @@ _RULES: dict[str, Callable[[_Selection, ir.Node], ir.Value | None]] = {
 }
 
 
-def _read_less(graph: ir.Graph, gather: ir.Node) -> None:
-    """Let convolutions read packed channels, with the columns of those alone."""
+def _read_packed(graph: ir.Graph, gather: ir.Node) -> None:
+    """Let convolutions read packed channels, with only the columns of their filters that belong to them."""
     pad = gather.inputs[0].producer()  # type: ignore[union-attr]
     assert pad is not None
     places, packed = _selection(gather), pad.inputs[0]
     assert places is not None and packed is not None and packed.shape is not None
-    kept = np.flatnonzero(places < packed.shape[CHANNELS])  # the others are the zero behind them
+    kept = np.flatnonzero(places < packed.shape[CHANNELS])  # the others point at the appended zero
     for user, index in tuple(gather.outputs[0].uses()):
         if user.op_type != "Conv" or index != 0 or _number(user, "group", 1) != 1:
             continue
@@ -193,22 +189,22 @@ def _read_less(graph: ir.Graph, gather: ir.Node) -> None:
 
 
 def _is_unpacking(gather: ir.Node) -> bool:
-    """Say whether a selection puts packed channels back to their places.
+    """Return whether a Gather puts packed channels back into their places.
 
-    It picks from them and from one zero behind them, each of them once and in order. A network's own padding and
-    picking may look alike; then this holds of it too.
+    It selects each packed channel once and in order, and otherwise one appended zero. The same pattern in the user's
+    network has the same meaning.
     """
     value, places = gather.inputs[0], _selection(gather)
     pad = None if value is None else value.producer()
-    if places is None or pad is None or pad.op_type != "Pad" or not _is_one_zero_behind(pad):
+    if places is None or pad is None or pad.op_type != "Pad" or not _appends_one_zero(pad):
         return False
     packed = pad.inputs[0]
     channels = None if packed is None or packed.shape is None else packed.shape[CHANNELS]
     return isinstance(channels, int) and np.array_equal(places[places != channels], np.arange(channels))
 
 
-def _is_one_zero_behind(pad: ir.Node) -> bool:
-    """Say whether a Pad adds one channel of zeros, the last, and nothing else."""
+def _appends_one_zero(pad: ir.Node) -> bool:
+    """Return whether a Pad appends one channel of zeros and nothing else."""
     rank = _rank(pad.inputs[0])
     pads, *others = [None if value is None else _array(value) for value in pad.inputs[1:]]
     mode = pad.attributes.get("mode")
@@ -216,13 +212,13 @@ def _is_one_zero_behind(pad: ir.Node) -> bool:
         return False
     if others and pad.inputs[2] is not None and (others[0] is None or others[0].any()):
         return False
-    wanted = np.zeros(2 * rank, pads.dtype)
-    wanted[rank + CHANNELS] = 1
-    return np.array_equal(pads, wanted)
+    expected = np.zeros(2 * rank, pads.dtype)
+    expected[rank + CHANNELS] = 1
+    return np.array_equal(pads, expected)
 
 
 def _selection(gather: ir.Node) -> np.ndarray | None:
-    """Return the channels that a Gather picks; None if it picks something else."""
+    """Return the channels that a Gather selects; None if it does not select channels."""
     indices = gather.inputs[1]
     array = None if indices is None else _array(indices)
     rank = _rank(gather.inputs[0])

@@ -1,4 +1,4 @@
-"""A stage as an ONNX graph, cleaned of all that a device does not need."""
+"""Convert a stage to an ONNX graph, and remove what a device does not need."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def to_graph(stage: DeployedStage, values: Tensor, number: int) -> ir.Model:
     """Return a stage as a graph whose first axis is a batch of any size.
 
     Args:
-        values: a batch of what the stage takes; at least two samples, or the batch would be taken for a constant.
+        values: a batch of the stage's input; at least two samples, or torch takes the batch size for a constant.
         number: of the stage, for errors.
 
     Raises:
-        ExportError: when torch cannot export it.
+        ExportError: when torch cannot export the stage.
     """
-    outputs = [LOGITS] if stage.behind is None else [PACKED, *([GATE] if stage.gate is not None else [])]
+    outputs = [LOGITS] if stage.next_layer is None else [PACKED, *([GATE] if stage.gate is not None else [])]
     try:
         with _quiet():
             program = torch.onnx.export(
@@ -47,14 +47,14 @@ def to_graph(stage: DeployedStage, values: Tensor, number: int) -> ir.Model:
         lines = [line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()]
         raise ExportError(
             f"stage {number} cannot be exported: {lines[0] if lines else type(error).__name__}. A stage must be a "
-            "static graph: no choices that depend on values, and a first axis that is a batch of any size."
+            "static graph: no control flow that depends on values, and a first axis that is a batch of any size."
         ) from error
     assert program is not None
     return cleaned(program.model)
 
 
 def cleaned(graph: ir.Model) -> ir.Model:
-    """Remove what nothing uses, and where each operation came from: names of files on the exporting machine."""
+    """Remove unused operations, and metadata that names files of the exporting machine."""
     common.RemoveUnusedNodesPass()(graph)
     common.ClearMetadataAndDocStringPass()(graph)
     graph.producer_name = graph.producer_version = None
@@ -108,7 +108,7 @@ _COUNTS = {
 
 
 def _sizes(value: ir.Value | None) -> list[int]:
-    """Return a shape; the batch, and what is not known, counts as 1."""
+    """Return a shape; the batch and unknown sizes count as 1."""
     if value is None or value.shape is None:
         return [1]
     return [size if isinstance(size, int) else 1 for size in value.shape]
@@ -116,13 +116,13 @@ def _sizes(value: ir.Value | None) -> list[int]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter from talking of optional packages and of its own inner changes."""
-    talker = logging.getLogger("torch.onnx")
-    before = talker.level
-    talker.setLevel(logging.ERROR)
+    """Silence the exporter's messages about optional packages and deprecations."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        talker.setLevel(before)
+        logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""In which type values cross a link: graphs give it and take it, so that a runtime ships bytes and reckons nothing."""
+"""Convert the values that cross a link inside the graphs, so that a runtime only moves bytes."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ import onnx_ir as ir
 from penstock.runtime.bundle.graph_names import INPUT, PACKED
 from penstock.runtime.bundle.manifest import TensorSpec
 
-LEVELS = 255
-"""Steps between the smallest and the largest number of 8 bits."""
-
-LOWEST = -128
+LOWEST, HIGHEST = -128, 127
+"""Of an int8."""
 
 
-def spread_over(values: np.ndarray) -> tuple[float, int]:
-    """Return scale and zero point of 8-bit numbers that reach from the lowest of the values to the highest, and hold 0.
+def quantization_of(values: np.ndarray) -> tuple[float, int]:
+    """Return scale and zero point of int8 values that cover all of these values, and 0.
 
-    >>> scale, zero_point = spread_over(np.array([0.0, 2.55], np.float32))
+    >>> scale, zero_point = quantization_of(np.array([0.0, 2.55], np.float32))
     >>> round(scale, 6), zero_point
     (0.01, -128)
     """
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
-    scale = (high - low) / LEVELS or 1.0
-    return float(np.float32(scale)), int(np.clip(round(LOWEST - low / scale), LOWEST, LOWEST + LEVELS))
+    scale = (high - low) / (HIGHEST - LOWEST) or 1.0
+    return float(np.float32(scale)), int(np.clip(round(LOWEST - low / scale), LOWEST, HIGHEST))
 
 
-def give(graph: ir.Model, values: TensorSpec) -> None:
-    """Let a graph give its packed values in another type; it is changed in place."""
+def convert_output(graph: ir.Model, values: TensorSpec) -> None:
+    """Convert the packed output to the dtype that crosses the link; the graph is changed in place."""
     if values.dtype == "float32":
         return
     index, old = next((i, value) for i, value in enumerate(graph.graph.outputs) if value.name == PACKED)
     old.name = f"{PACKED}_float32"
-    node = _cast(graph, old, values) if values.scale is None else _scaled(graph, "QuantizeLinear", old, values)
-    made = node.outputs[0]
-    made.name, made.dtype, made.shape = PACKED, _type(values.dtype), old.shape
+    if values.scale is None:
+        node = ir.node("Cast", [old], {"to": _type(values.dtype)})
+    else:
+        node = _scaled(graph, "QuantizeLinear", old, values)
+    new = node.outputs[0]
+    new.name, new.dtype, new.shape = PACKED, _type(values.dtype), old.shape
     graph.graph.append(node)
-    graph.graph.outputs[index] = made
+    graph.graph.outputs[index] = new
 
 
-def take(graph: ir.Model, values: TensorSpec) -> None:
-    """Let a graph take values in another type; it is changed in place."""
+def convert_input(graph: ir.Model, values: TensorSpec) -> None:
+    """Convert the input from the dtype that crosses the link; the graph is changed in place."""
     if values.dtype == "float32":
         return
     old = graph.graph.inputs[0]
@@ -53,10 +54,6 @@ def take(graph: ir.Model, values: TensorSpec) -> None:
     graph.graph.insert_before(graph.graph[0], node)
     old.replace_all_uses_with(node.outputs[0])
     graph.graph.inputs[0] = new
-
-
-def _cast(graph: ir.Model, value: ir.Value, values: TensorSpec) -> ir.Node:
-    return ir.node("Cast", [value], {"to": _type(values.dtype)})
 
 
 def _scaled(graph: ir.Model, op: str, value: ir.Value, values: TensorSpec) -> ir.Node:

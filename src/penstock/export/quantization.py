@@ -1,4 +1,4 @@
-"""Stages that reckon in 8 bits, by onnxruntime's static quantisation; a gate's logit stays a float."""
+"""Quantize stages to int8 with onnxruntime's static quantization; a gate's logit stays in float32."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from penstock.export.onnx_graph import cleaned
 from penstock.runtime.bundle.graph_names import GATE, INPUT
 
 
-def quantize(graph: ir.Model, seen: Sequence[np.ndarray]) -> ir.Model:
-    """Return a graph whose convolutions and matrix products reckon in 8 bits.
+def quantize(graph: ir.Model, calibration: Sequence[np.ndarray]) -> ir.Model:
+    """Return a graph whose convolutions and matrix products compute in int8.
 
-    What only the gate needs stays in floats: its logit is held against a threshold, and a range that was seen on some
-    samples would clip it on others.
+    Operations that only the gate's logit depends on stay in float32: a range measured on the calibration data would
+    clip the logit on other data.
 
     Args:
-        seen: batches of what the stage takes; the ranges of its values are taken from them.
+        calibration: batches of the stage's input, from which the ranges of its values are measured.
     """
     common.NameFixPass()(graph)
     for number, node in enumerate(graph.graph):
         node.name = f"{node.op_type}_{number}"
-    kept = [node.name for node in _of_the_gate_alone(graph)]
+    gate_only = [node.name for node in _gate_only(graph)]
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "stage.onnx"
         quantize_static(
             ir.to_proto(graph),
             path,
-            _Seen(seen),
+            _Calibration(calibration),
             quant_format=QuantFormat.QDQ,
             per_channel=True,
             activation_type=QuantType.QInt8,
             weight_type=QuantType.QInt8,
-            nodes_to_exclude=kept,
+            nodes_to_exclude=gate_only,
             extra_options={"ActivationSymmetric": False, "WeightSymmetric": True, "ForceQuantizeNoInputCheck": False},
         )
         return cleaned(ir.from_proto(onnx.load(path)))
 
 
-def _of_the_gate_alone(graph: ir.Model) -> list[ir.Node]:
-    """Return the operations that nothing but the gate's logit needs."""
+def _gate_only(graph: ir.Model) -> list[ir.Node]:
+    """Return the operations that only the gate's logit depends on."""
     outputs = {value.name: value for value in graph.graph.outputs}
     if GATE not in outputs:
         return []
     gate = outputs.pop(GATE)
-    needed = set().union(*(_behind(value) for value in outputs.values()))
-    return [node for node in graph.graph if node in _behind(gate) and node not in needed]
+    needed = set().union(*(_producers(value) for value in outputs.values()))
+    return [node for node in graph.graph if node in _producers(gate) and node not in needed]
 
 
-def _behind(value: ir.Value) -> set[ir.Node]:
-    """Return the operations that a value is computed by."""
+def _producers(value: ir.Value) -> set[ir.Node]:
+    """Return the operations that a value depends on."""
     found: set[ir.Node] = set()
     waiting = [value.producer()]
     while waiting:
@@ -69,8 +69,8 @@ def _behind(value: ir.Value) -> set[ir.Node]:
     return found
 
 
-class _Seen(CalibrationDataReader):  # type: ignore[misc]
-    """Batches, one after the other."""
+class _Calibration(CalibrationDataReader):  # type: ignore[misc]
+    """The calibration batches, as onnxruntime reads them."""
 
     def __init__(self, batches: Sequence[np.ndarray]):
         self._left = iter(batches)
@@ -82,11 +82,11 @@ class _Seen(CalibrationDataReader):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the quantiser from recommending a preparation that was done."""
-    talker = logging.getLogger()
-    before = talker.level
-    talker.setLevel(logging.ERROR)
+    """Keep the quantizer from recommending preprocessing that was done already."""
+    logger = logging.getLogger()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        talker.setLevel(before)
+        logger.setLevel(level)

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from penstock.gating.layers import Gate
+from penstock.evaluation.outputs import collect, gate_logits
 from penstock.gating.network import GatedNetwork
+from penstock.gating.temporary_mode import temporary_mode
+from penstock.runtime.cascade import exit_stages
 from penstock.runtime.streaming.config import StreamConfig
 from penstock.runtime.streaming.detector import LIMIT, DetectorConfig, log_odds
 from penstock.runtime.streaming.features import LogMel, features
@@ -48,14 +50,9 @@ class StreamScores:
 def score_stream(net: GatedNetwork, stream_config: StreamConfig, stream: SyntheticStream) -> StreamScores:
     """Score all windows of a stream."""
     x, times_s = stream_windows(stream_config, stream.samples)
-    logits, gate_logits = window_outputs(net, x)
-    stages = len(net.stages)
-    exit_stage = np.full(len(x), stages)
-    for number, threshold in reversed(list(enumerate(net.thresholds))):
-        gate_logit = gate_logits[number]
-        if threshold is not None and gate_logit is not None:
-            exit_stage[gate_logit < threshold] = number + 1
-    scores = np.where(exit_stage == stages, log_odds(logits, 1), -LIMIT)
+    logits, gates = window_outputs(net, x)
+    exit_stage = exit_stages(gates, net.thresholds, samples=len(x))
+    scores = np.where(exit_stage == len(net.stages), log_odds(logits, 1), -LIMIT)
     return StreamScores(stream.truths, stream.seconds, times_s, scores, exit_stage)
 
 
@@ -69,22 +66,13 @@ def stream_windows(stream_config: StreamConfig, samples: npt.NDArray[Any]) -> tu
     return x, ends / frontend.rate_hz
 
 
-@torch.no_grad()
 def window_outputs(net: GatedNetwork, x: Floats, batch_size: int = 512) -> tuple[Floats, list[Floats | None]]:
     """Return the class logits of all windows and each gate's logits, with all gates open."""
-    net.eval()
-    logits: list[Floats] = []
-    gate_logits: list[list[Floats | None]] = []
-    for start in range(0, len(x), batch_size):
-        out = net(torch.from_numpy(np.ascontiguousarray(x[start : start + batch_size])))
-        logits.append(out.logits.float().numpy())
-        gate_logits.append([_gate_logit(layer.gate, raw) for layer, raw in zip(net.layers, out.gates, strict=True)])
-    columns: Sequence[Any] = [*zip(*gate_logits, strict=True)]
-    return np.concatenate(logits), [None if column[0] is None else np.concatenate(column) for column in columns]
-
-
-def _gate_logit(gate: Gate | None, raw: torch.Tensor | None) -> Floats | None:
-    return None if gate is None or raw is None else gate.gate_logit(raw).float().numpy()
+    starts = range(0, len(x), batch_size)
+    windows = (torch.from_numpy(np.ascontiguousarray(x[start : start + batch_size])) for start in starts)
+    with temporary_mode(net, training=False):
+        outputs = collect(lambda batch: gate_logits(net, batch), ((batch, torch.empty(0)) for batch in windows))
+    return outputs.logits.numpy(), [None if gate is None else gate.numpy() for gate in outputs.gates]
 
 
 def reached_shares(scores: Sequence[StreamScores], stages: int) -> tuple[float, ...]:

@@ -53,22 +53,22 @@ def test_a_sample_leaves_where_the_exit_is_sure(trained: ps.GatedNetwork) -> Non
         out = trained(x[i : i + 1])
         p = out.gates[0][0].double().softmax(0)
         sure = -(p * p.clamp_min(1e-300).log()).sum() / np.log(CLASSES) < 0.2
-        assert (seen.left_at[i] == 0) == sure
+        assert (seen.exit_stage[i] == 1) == sure
         assert seen.predicted[i] == (out.gates[0][0] if sure else out.logits[0]).argmax()
-    assert 0 < (seen.left_at == 0).sum() < len(x)
+    assert 0 < (seen.exit_stage == 1).sum() < len(x)
 
 
 @pytest.mark.parametrize(("threshold", "left"), [(-20.0, 0.0), (20.0, 1.0)])
 def test_the_threshold_goes_from_nobody_to_everybody(trained, threshold, left) -> None:
     trained.thresholds = [threshold]
-    assert (exits(trained, blobs(100)).left_at == 0).double().mean() == left
+    assert (exits(trained, blobs(100)).exit_stage == 1).double().mean() == left
 
 
 def test_whoever_is_stopped_left_as_background(trained: ps.GatedNetwork) -> None:
     x, y = blobs(300, seed=4)
     trained.thresholds = [torch.tensor(0.3).logit().item()]
     stopped, seen = trained.predict(x).exit_stage == 1, exits(trained, (x, y))
-    assert stopped.equal((seen.left_at == 0) & (seen.predicted == 0))
+    assert stopped.equal((seen.exit_stage == 1) & (seen.predicted == 0))
     assert stopped.any()
 
 
@@ -99,19 +99,19 @@ class Elsewhere(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1, device="meta"))
-        self.came: list[str] = []
+        self.devices: list[str] = []
 
     def forward(self, x: torch.Tensor) -> GatedOutput:
-        self.came.append(x.device.type)
+        self.devices.append(x.device.type)
         return GatedOutput(torch.zeros(len(x), CLASSES), (torch.zeros(len(x), CLASSES),))
 
 
 def test_samples_are_moved_to_the_network() -> None:
     net, data = Elsewhere(), blobs(10)
     outputs = collect_exit_outputs(net, data, batch_size=5)
-    assert net.came == ["meta", "meta"]
+    assert net.devices == ["meta", "meta"]
     assert outputs.labels.equal(data[1])
-    assert {column.device.type for column in outputs} == {"cpu"}
+    assert {column.device.type for column in (outputs.labels, outputs.predicted, *outputs.entropy)} == {"cpu"}
 
 
 def test_how_several_exits_weigh() -> None:

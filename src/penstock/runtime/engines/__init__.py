@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import PurePath
 
 from penstock.errors import BundleError
 from penstock.runtime.bundle.bundle import Bundle
@@ -11,20 +12,27 @@ from penstock.runtime.engines.engine import Engine, Output, RemoteEngine
 ENGINES = {"onnxruntime": "penstock.runtime.engines.onnxruntime:OnnxRuntime"}
 """Engines by name, imported when they are first used. Each has ``from_stage(stage, graph, *, threads)``."""
 
+DEFAULT_ENGINES = {".onnx": "onnxruntime"}
+"""The engine that runs a stage's file, by its suffix."""
+
 __all__ = ["ENGINES", "Engine", "Output", "RemoteEngine", "load_engine", "load_engines"]
 
 
-def load_engine(bundle: Bundle, stage: int, *, name: str = "onnxruntime", threads: int = 1) -> Engine:
+def load_engine(bundle: Bundle, stage: int, *, name: str | None = None, threads: int = 1) -> Engine:
     """Return an engine that runs one stage of a bundle.
 
     Args:
         stage: counted from 1.
-        name: a key of `ENGINES`.
+        name: a key of `ENGINES`; default: the one for the file, from `DEFAULT_ENGINES`.
         threads: per run; 0 for all cores.
 
     Raises:
         BundleError: when there is no such engine, or it cannot run the graph.
     """
+    file = bundle.manifest.stages[stage - 1].file
+    name = DEFAULT_ENGINES.get(PurePath(file).suffix) if name is None else name
+    if name is None:
+        raise BundleError(f"no engine runs {file}; there are engines for {', '.join(DEFAULT_ENGINES)}")
     if name not in ENGINES:
         raise BundleError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
     module, attribute = ENGINES[name].split(":")
@@ -32,6 +40,6 @@ def load_engine(bundle: Bundle, stage: int, *, name: str = "onnxruntime", thread
     return engine.from_stage(bundle.manifest.stages[stage - 1], bundle.graphs[stage - 1], threads=threads)  # type: ignore[no-any-return]
 
 
-def load_engines(bundle: Bundle, *, name: str = "onnxruntime", threads: int = 1) -> list[Engine]:
+def load_engines(bundle: Bundle, *, name: str | None = None, threads: int = 1) -> list[Engine]:
     """Return an engine for each stage of a bundle; see `load_engine`."""
     return [load_engine(bundle, i, name=name, threads=threads) for i in range(1, len(bundle.manifest.stages) + 1)]

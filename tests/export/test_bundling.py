@@ -1,8 +1,7 @@
-"""What leaves the notebook is the network: the same outputs, the same decisions, and nothing that it dropped."""
+"""An exported bundle is the network: the same outputs, the same decisions, without what its masks drop."""
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from torch import nn
 import penstock as ps
 from helpers.zoo import ZOO, build
 from penstock.errors import BundleError, ExportError, ShapeError
-from penstock.export import Float32, Int8, bundling, export_bundle
+from penstock.export import Float32, Int8, export_bundle
 from penstock.runtime.bundle.bundle import Bundle, read_manifest
 from penstock.runtime.pipeline import Pipeline
 
@@ -31,25 +30,25 @@ def thinned(net, low=0.2, high=0.8, seed=0):
 def middling(net, x):
     """Set thresholds at which some samples pass each gate."""
     with torch.no_grad():
-        said = net.eval()(x).gates
+        raw = net.eval()(x).gates
     net.thresholds = [
         None if out is None else float(layer.gate.gate_logit(out).double().quantile(0.3))
-        for layer, out in zip(net.layers, said, strict=True)
+        for layer, out in zip(net.layers, raw, strict=True)
     ]
     return net
 
 
-def same(chain, net, x) -> None:
-    """The chain says what the network says, in one batch and sample by sample."""
-    wanted = net.predict(x)
+def same(pipeline, net, x) -> None:
+    """The pipeline decides as the network does, in one batch and sample by sample."""
+    expected = net.predict(x)
     for parts in ([slice(None)], [slice(i, i + 1) for i in range(len(x))]):
         for part in parts:
-            said = chain.predict(x[part].numpy())
-            assert said.label.tolist() == wanted.label[part].tolist()
-            assert said.exit_stage.tolist() == wanted.exit_stage[part].tolist()
-            assert said.stopped.tolist() == wanted.stopped[part].tolist()
-            np.testing.assert_allclose(said.scores, wanted.scores[part].numpy(), atol=1e-5)
-            np.testing.assert_allclose(said.logits, wanted.logits[part].numpy(), atol=1e-4, rtol=1e-4)
+            got = pipeline.predict(x[part].numpy())
+            assert got.label.tolist() == expected.label[part].tolist()
+            assert got.exit_stage.tolist() == expected.exit_stage[part].tolist()
+            assert got.stopped.tolist() == expected.stopped[part].tolist()
+            np.testing.assert_allclose(got.scores, expected.scores[part].numpy(), atol=1e-5)
+            np.testing.assert_allclose(got.logits, expected.logits[part].numpy(), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", CUT)
@@ -99,13 +98,6 @@ def test_the_network_is_left_as_it_was(tmp_path) -> None:
     assert net.training and all(torch.equal(before[name], value) for name, value in net.state_dict().items())
 
 
-def test_a_graph_names_no_file_of_the_exporting_machine(tmp_path) -> None:
-    model, draw = build("resnet8")
-    bundle = export_bundle(ps.gate(model, draw(2), at=0.4), draw(2), tmp_path).bundle
-    for graph in bundle.graphs:
-        assert b".py" not in graph and str(Path(__file__).parents[2]).encode() not in graph
-
-
 def test_a_gate_that_was_opened_for_good_is_left_out(tmp_path) -> None:
     torch.manual_seed(0)
     model, draw = build("resnet8")
@@ -114,8 +106,8 @@ def test_a_gate_that_was_opened_for_good_is_left_out(tmp_path) -> None:
     net.thresholds = [-np.inf, net.thresholds[1]]
     bundle = export_bundle(net, x[:2], tmp_path).bundle
     assert [stage.gate is None for stage in bundle.manifest.stages] == [True, False, True]
-    said, wanted = Pipeline(bundle).predict(x.numpy()), net.predict(x)
-    assert said.exit_stage.tolist() == wanted.exit_stage.tolist() and np.isnan(said.scores[:, 0]).all()
+    got, wanted = Pipeline(bundle).predict(x.numpy()), net.predict(x)
+    assert got.exit_stage.tolist() == wanted.exit_stage.tolist() and np.isnan(got.scores[:, 0]).all()
 
 
 def test_half_floats_halve_what_crosses(tmp_path) -> None:
@@ -128,9 +120,9 @@ def test_half_floats_halve_what_crosses(tmp_path) -> None:
     )
     sizes = [bundle.manifest.stages[0].output.payload_bytes for bundle in (whole, half)]
     assert sizes[0] == 2 * sizes[1] == 4 * net.layers[0].transmitted_values
-    said, wanted = Pipeline(half).predict(x.numpy()), net.predict(x)
-    assert said.exit_stage.tolist() == wanted.exit_stage.tolist()
-    np.testing.assert_allclose(said.logits, wanted.logits.numpy(), atol=2e-2)
+    got, wanted = Pipeline(half).predict(x.numpy()), net.predict(x)
+    assert got.exit_stage.tolist() == wanted.exit_stage.tolist()
+    np.testing.assert_allclose(got.logits, wanted.logits.numpy(), atol=2e-2)
 
 
 def test_the_promise_goes_with_floats(tmp_path) -> None:
@@ -149,21 +141,10 @@ def test_what_it_decides_is_compared(tmp_path) -> None:
     net, data = trained()
     exported = export_bundle(net, data[0][:4], tmp_path, check_on=data)
     evaluation = ps.evaluate(net, data)
-    for said in (exported.before, exported.after):
-        assert said.accuracy == pytest.approx(evaluation.accuracy)
-        assert said.early_stopping == pytest.approx(evaluation.early_stopping)
-        assert said.positive_lost_rate == pytest.approx(evaluation.positive_lost_rate)
-
-
-def test_macs_are_counted_on_what_is_left(tmp_path) -> None:
-    torch.manual_seed(0)
-    model, draw = build("resnet8")
-    full = ps.gate(model, draw(2), at=0.4, layer=ps.LayerConfig(granularity="channel"))
-    counts = [stage.macs for stage in export_bundle(full, draw(2), tmp_path / "full").bundle.manifest.stages]
-    assert counts == [full.spec.macs[0] + full.layers[0].gate_macs, full.spec.macs[1]]
-    few = thinned(ps.gate(model, draw(2), at=0.4, layer=ps.LayerConfig(granularity="channel")))
-    less = [stage.macs for stage in export_bundle(few, draw(2), tmp_path / "few").bundle.manifest.stages]
-    assert less[0] < counts[0] and less[1] < counts[1], "dropped channels are neither computed nor read"
+    for got in (exported.before, exported.after):
+        assert got.accuracy == pytest.approx(evaluation.accuracy)
+        assert got.early_stopping == pytest.approx(evaluation.early_stopping)
+        assert got.positive_lost_rate == pytest.approx(evaluation.positive_lost_rate)
 
 
 def trained(n=600):
@@ -187,7 +168,7 @@ def trained(n=600):
     return net, (x, y)
 
 
-def test_8_bits_cross_and_8_bits_are_reckoned_with(tmp_path) -> None:
+def test_int8_stages_compute_in_8_bits_and_send_8_bits(tmp_path) -> None:
     net, data = trained()
     exported = export_bundle(net, data[0][:4], tmp_path, precision=Int8(data), check_on=data)
     first, last = exported.bundle.manifest.stages
@@ -195,17 +176,9 @@ def test_8_bits_cross_and_8_bits_are_reckoned_with(tmp_path) -> None:
     assert first.output.payload_bytes == net.layers[0].transmitted_values
     assert exported.after.accuracy >= exported.before.accuracy - 0.005
     assert all(b"QuantizeLinear" in graph for graph in exported.bundle.graphs)
-    said = Pipeline(exported.bundle).predict(data[0].numpy())
-    assert (said.label == net.predict(data[0]).label.numpy()).mean() > 0.98
+    got = Pipeline(exported.bundle).predict(data[0].numpy())
+    assert (got.label == net.predict(data[0]).label.numpy()).mean() > 0.98
     assert read_manifest(tmp_path).precision == "int8"
-
-
-@pytest.mark.parametrize("n", [1, 7, 512, 513, 1023, 1024, 5000])
-def test_ranges_are_taken_from_samples_spread_over_the_data(n) -> None:
-    some = bundling._some((torch.arange(n, dtype=torch.float32).unsqueeze(1), torch.zeros(n, dtype=torch.long)))
-    found = some[:, 0]
-    assert len(found) == min(n, 512) and found[0] == 0 and (np.diff(found) > 0).all()
-    assert n - found[-1] <= 2 * n / 512 + 1 and np.diff(found).max(initial=0) <= max(1, 4 * n / 512)
 
 
 def test_a_graph_that_is_not_the_manifests_is_refused(tmp_path) -> None:
@@ -251,52 +224,41 @@ def test_what_only_the_gate_needs_stays_in_floats(tmp_path) -> None:
     assert convolutions and not any(node.input[1] in floats for node in convolutions)
 
 
-def test_in_8_bits_the_promise_is_made_anew_or_not_at_all(tmp_path) -> None:
+def test_an_int8_bundle_has_a_guarantee_of_its_own_or_none(tmp_path) -> None:
     net, data = trained()
     ps.calibrate(net, data, max_positive_loss=0.05)
     assert export_bundle(net, data[0][:4], tmp_path / "a", precision=Int8(data)).bundle.manifest.guarantee is None
     manifest = export_bundle(net, data[0][:4], tmp_path / "b", precision=Int8(data, held_out=data)).bundle.manifest
     assert manifest.guarantee is not None and manifest.guarantee.bound <= 0.05
-    said = Pipeline(Bundle.read(tmp_path / "b")).predict(data[0].numpy())
-    assert said.stopped[data[1].numpy() > 0].sum() == manifest.guarantee.lost
+    got = Pipeline(Bundle.read(tmp_path / "b")).predict(data[0].numpy())
+    assert got.stopped[data[1].numpy() > 0].sum() == manifest.guarantee.lost
 
 
 def test_an_export_that_decides_worse_is_refused_and_not_written(tmp_path) -> None:
     net, data = trained()
-    text = r"costs -?[\d.]+ points of .* on the data given, and -50 are allowed \(accuracy .* or export in float32"
-    with pytest.raises(ExportError, match=text):
-        export_bundle(net, data[0][:4], tmp_path / "bundle", precision=Int8(data, allowed=-0.5), check_on=data)
+    with pytest.raises(ExportError, match=r"points of .*-50.*accuracy.*float32"):
+        export_bundle(net, data[0][:4], tmp_path / "bundle", precision=Int8(data, tolerance=-0.5), check_on=data)
     assert not (tmp_path / "bundle").exists()
 
 
 def test_refusals_say_what_to_do(tmp_path) -> None:
     model, draw = build("resnet8")
     net = ps.gate(model, draw(2), at=0.4)
-    with pytest.raises(ShapeError, match=r"an example of shape \(2, 1, 20, 28\) came; this network was gated for"):
+    with pytest.raises(ShapeError, match=r"1, 28, 28.*\(2, 1, 20, 28\)"):
         export_bundle(net, torch.zeros(2, 1, 20, 28), tmp_path)
-    with pytest.raises(ExportError, match="3 labels came, and the network has 4 classes: name each of them"):
+    with pytest.raises(ExportError, match=r"4 labels.*got 3"):
         export_bundle(net, draw(2), tmp_path, labels=["a", "b", "c"])
     net.thresholds = [np.inf]
-    with pytest.raises(
-        ExportError, match="behind stage 1 has a threshold of infinity and lets nothing pass: calibrate"
-    ):
+    with pytest.raises(ExportError, match=r"stage 1.*threshold.*Calibrate"):
         export_bundle(net, draw(2), tmp_path)
     net.thresholds = [0.0]
     net.layers[0].compression.phi.data.fill_(0)
-    with pytest.raises(ExportError, match=r"the mask behind stage 1 keeps nothing of 1568 values.*a lower beta"):
+    with pytest.raises(ExportError, match=r"mask after stage 1.*1568.*beta"):
         export_bundle(net, draw(2), tmp_path)
     model, draw = build("branching")
-    with pytest.raises(ExportError, match=r"stage \d cannot be exported: .*A stage must be a static graph"):
+    with pytest.raises(ExportError, match=r"stage \d.*static graph"):
         export_bundle(ps.gate(model, draw(2), at=0.4), draw(2), tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_graph_that_computes_something_else_is_refused(tmp_path, monkeypatch) -> None:
-    model, draw = build("resnet8")
-    net = ps.gate(model, draw(2), at=0.4)
-    monkeypatch.setattr("penstock.export.verification.TOLERANCE", 1e-12)
-    with pytest.raises(ExportError, match=r"stage 1 computes something else in the exported graph: it differs by"):
-        export_bundle(net, draw(2), tmp_path)
 
 
 def test_the_same_network_gives_the_same_bundle(tmp_path) -> None:

@@ -1,0 +1,45 @@
+"""Exporters: turn the stages of a network into files. One module per file format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from torch import Tensor
+
+from penstock.errors import ExportError, require
+from penstock.export.precision import Precision
+from penstock.gating.network import GatedNetwork
+from penstock.runtime.bundle.manifest import TensorSpec
+
+
+class StageFile(NamedTuple):
+    """One exported stage.
+
+    Attributes:
+        content: of the file.
+        macs: multiply-accumulates per sample, the gate's included.
+        input, output: shape and dtype of one sample.
+        error: largest difference from PyTorch's float32 outputs, relative to the largest of them.
+    """
+
+    content: bytes
+    macs: int
+    input: TensorSpec
+    output: TensorSpec
+    error: float
+
+
+Exporter: TypeAlias = Callable[[GatedNetwork, Tensor, Precision], list[StageFile]]
+"""Exports all stages of a network, given a batch of at least two samples; raises ExportError."""
+
+EXPORTERS = {"onnx": "penstock.export.onnx:export_onnx"}
+"""Exporters by file format, which is also the suffix of the files; imported when they are first used."""
+
+
+def load_exporter(file_format: str) -> Exporter:
+    """Return the exporter of a file format."""
+    if file_format not in EXPORTERS:
+        raise ExportError(f"format must be one of {', '.join(EXPORTERS)}, got {file_format!r}")
+    module, function = EXPORTERS[file_format].split(":")
+    return getattr(require(module, extra="train,export"), function)  # type: ignore[no-any-return]
