@@ -30,6 +30,7 @@ def test_a_gate_with_a_class_loss_has_one_logit_per_window():
     net = ps.gate(
         sequential(), torch.zeros(2, 6), at=[0.3, 0.7], layer=ps.LayerConfig(class_loss_weight=0.3), positives={1, 2}
     )
+    net.eval()
     x = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
     _, gates = window_outputs(net, x, batch_size=7)
     out = net(torch.from_numpy(x))
