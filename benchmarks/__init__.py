@@ -1,1 +1,1 @@
-"""The figures that Penstock promises, measured: `make bench`, or `make bench only=predict`."""
+"""The figures that Penstock must reach, measured: `make bench`, or `make bench only=predict`."""

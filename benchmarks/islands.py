@@ -57,7 +57,7 @@ GRPC_BYTES, HTTP2_BYTES = 5, 9
 
 
 def network(at: Any, *, kept: float = 0.03, samples: int = 256) -> tuple[ps.GatedNetwork, torch.Tensor]:
-    """Return the paper's 8 blocks, gates that let a tenth pass in all, masks that keep so much, and samples."""
+    """Return the paper's 8 blocks, gates that let a tenth pass in all, masks that keep this share, and samples."""
     torch.manual_seed(0)
     x = torch.randn(samples, 1, 28, 28)
     net = ps.gate(resnet8().eval(), x[:2], at=at).eval()
@@ -66,10 +66,10 @@ def network(at: Any, *, kept: float = 0.03, samples: int = 256) -> tuple[ps.Gate
             chosen = torch.randperm(layer.compression.phi.numel())[: round(kept * layer.compression.phi.numel())]
             layer.compression.phi.zero_().flatten()[chosen] = 1.0
         passing, thresholds = torch.ones(samples, dtype=torch.bool), []
-        for said in net(x).gates:
+        for logits in net(x).gates:
             share = 1 - 0.1 ** (1 / len(net.layers))
-            thresholds.append(said[passing].double().quantile(share).item())
-            passing &= said >= thresholds[-1]
+            thresholds.append(logits[passing].double().quantile(share).item())
+            passing &= logits >= thresholds[-1]
         net.thresholds = thresholds
     return net, x
 
@@ -86,13 +86,13 @@ def chain() -> list[Figure]:
     net, x = network(0.4)
     plain = ps.gate(ps.ungate(net), x[:2], at=0).eval()
     with exported(net, x) as (_, ours), exported(plain, x) as (_, theirs):
-        whole, gated = Pipeline(theirs.bundle), Pipeline(ours.bundle)
+        ungated, gated = Pipeline(theirs.bundle), Pipeline(ours.bundle)
         first, rest = load_engines(ours.bundle)
         stream = [sample[None] for sample in x.numpy()]
         packed = [first.run(sample).values for sample in stream]
         seconds = best_seconds(
             {
-                "plain": lambda: [whole.predict(sample) for sample in stream],
+                "plain": lambda: [ungated.predict(sample) for sample in stream],
                 "chain": lambda: [gated.predict(sample) for sample in stream],
                 "stage 1": lambda: [first.run(sample) for sample in stream],
                 "rest": lambda: [rest.run(values) for values in packed],
@@ -125,14 +125,20 @@ def wire() -> list[Figure]:
         answers = Pipeline(ours.bundle).predict(x.numpy())
     kept = stage.output.payload_bytes
     frame = Frame(2**64 - 1, 2**64 - 1, 20_000, 2**61, bytes(kept))
-    whole = len(encode(frame)) + GRPC_BYTES + HTTP2_BYTES
+    frame_bytes = len(encode(frame)) + GRPC_BYTES + HTTP2_BYTES
     passed = float((~answers.stopped).mean())
     values = int(np.prod(net.layers[0].feature))
-    details = {"kept": kept, "values": values, "frame_bytes": whole, "pass_rate": passed}
+    details = {"kept": kept, "values": values, "frame_bytes": frame_bytes, "pass_rate": passed}
     name = "bytes over the link a window on a 1:9 stream / float32 values of the same cut, at 97 % sparsity"
     return [
-        Figure("a forwarded frame, 8 bits a kept value: bytes beside the kept values", whole - kept, "<=", 64, details),
-        Figure(name, passed * whole / (4 * values), "<=", 1 / 200, details),
+        Figure(
+            "a forwarded frame, 8 bits a kept value: bytes beside the kept values",
+            frame_bytes - kept,
+            "<=",
+            64,
+            details,
+        ),
+        Figure(name, passed * frame_bytes / (4 * values), "<=", 1 / 200, details),
     ]
 
 
@@ -149,13 +155,13 @@ def hop() -> list[Figure]:
 async def _hops(
     folder: Path, bundle: Bundle, payload_bytes: int, rounds: int = 100, each: int = 50
 ) -> dict[str, float]:
-    whole = bytes.fromhex(bundle.manifest.id)
-    short = int.from_bytes(whole[:8], "big")
+    bundle_id = bytes.fromhex(bundle.manifest.id)
+    short = int.from_bytes(bundle_id[:8], "big")
     payload = np.ones(payload_bytes // 4, np.float32).tobytes()
     seconds: dict[str, list[float]] = {"hop": [], "echo": []}
     with _process(["island", str(folder), "--stage", "1"]) as island, _echo() as echo:
         link = await grpc_connector(island)()
-        await link.send(encode(Hello(whole, 1)))
+        await link.send(encode(Hello(bundle_id, 1)))
         await link.receive()
         async with grpc.aio.insecure_channel(echo) as channel:
             call = channel.stream_stream("/bare/Echo")()
@@ -298,7 +304,7 @@ async def _torture(folder: Path, bundle: Bundle, x: np.ndarray) -> dict[str, Any
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=env)
 
     islands = [start(i) for i in range(3)]
-    wanted = Pipeline(bundle).predict(x)
+    expected = Pipeline(bundle).predict(x)
     done = asyncio.Event()
 
     async def trouble() -> None:
@@ -325,7 +331,7 @@ async def _torture(folder: Path, bundle: Bundle, x: np.ndarray) -> dict[str, Any
                 futures.append(await source.submit(x[number % len(x)]))
                 if number % 20 == 0 and not done.is_set():
                     await asyncio.sleep(0.02)  # so that the stream lasts as long as the trouble
-            heard = await asyncio.gather(*futures)
+            answers = await asyncio.gather(*futures)
             await making
     finally:
         for island in islands:
@@ -334,16 +340,16 @@ async def _torture(folder: Path, bundle: Bundle, x: np.ndarray) -> dict[str, Any
         for proxy in proxies:
             await proxy.stop()
     right = [
-        isinstance(said, Answer)
-        and said.label == int(wanted.label[number % len(x)])
-        and said.stopped == wanted.stopped[number % len(x)]
-        and said.exit_stage == wanted.exit_stage[number % len(x)]
-        for number, said in enumerate(heard)
+        isinstance(answer, Answer)
+        and answer.label == int(expected.label[number % len(x)])
+        and answer.stopped == expected.stopped[number % len(x)]
+        and answer.exit_stage == expected.exit_stage[number % len(x)]
+        for number, answer in enumerate(answers)
     ]
-    dropped = sum(isinstance(said, Dropped) for said in heard)
+    dropped = sum(isinstance(answer, Dropped) for answer in answers)
     return {
         "frames": FRAMES,
-        "answered": len(heard) - dropped,
+        "answered": len(answers) - dropped,
         "dropped": dropped,
         "lost": FRAMES - len(source.told),
         "wrong": len(right) - sum(right) - dropped,
@@ -379,20 +385,20 @@ async def _garbled(bundle: Bundle) -> dict[str, Any]:
     working = asyncio.ensure_future(island.run())
     server = GrpcServer(island.serve, "127.0.0.1:0", payload_bytes=payload)
     await server.start()
-    whole = bytes.fromhex(bundle.manifest.id)
-    frame = Frame(int.from_bytes(whole[:8], "big"), 1, 1, 0, np.ones(payload // 4, np.float32).tobytes())
+    bundle_id = bytes.fromhex(bundle.manifest.id)
+    frame = Frame(int.from_bytes(bundle_id[:8], "big"), 1, 1, 0, np.ones(payload // 4, np.float32).tobytes())
     good = encode(frame)
     draw, replies, sent, before = random.Random(0), {"Refused": 0, "Answer": 0, "Dropped": 0}, 0, 0
-    async with _greeted(server.address, whole, last) as link:
+    async with _greeted(server.address, bundle_id, last) as link:
         while sent < MUTATED_FRAMES:
-            some = [_mutated(good, draw) if i % 2 else encode(_twisted(frame, draw)) for i in range(50)]
-            for content in some:
+            mutated = [_mutated(good, draw) if i % 2 else encode(_twisted(frame, draw)) for i in range(50)]
+            for content in mutated:
                 await link.send(content)
-            for _ in some:
-                said = decode_server(await asyncio.wait_for(link.receive(), 10) or b"")
-                replies[type(said).__name__] += 1
-                assert not isinstance(said, Refused) or said.text
-            sent += len(some)
+            for _ in mutated:
+                reply = decode_server(await asyncio.wait_for(link.receive(), 10) or b"")
+                replies[type(reply).__name__] += 1
+                assert not isinstance(reply, Refused) or reply.text
+            sent += len(mutated)
             if sent == MUTATED_FRAMES // 10:
                 before = _resident()
         await link.send(good)
@@ -428,7 +434,7 @@ def _twisted(frame: Frame, draw: random.Random) -> Frame:
         "deadline_ms": lambda: draw.choice((1, 2**32 - 1)),
         "shadow": lambda: True,
     }
-    if draw.random() < 0.2:  # what unpacks to more than a stage takes, or to nothing
+    if draw.random() < 0.2:  # a payload that unpacks to more than a stage accepts, or to nothing
         bomb = draw.choice((BOMB, zlib.compress(payload)[:-3], zlib.compress(b"")))
         return frame._replace(sequence=draw.getrandbits(64), payload=bomb, coding=Coding.DEFLATE)
     names = draw.sample(sorted(wrong), draw.randint(1, 3))
@@ -436,7 +442,7 @@ def _twisted(frame: Frame, draw: random.Random) -> Frame:
 
 
 def _mutated(content: bytes, draw: random.Random) -> bytes:
-    """Change, cut out or put in some bytes; no longer than an island takes."""
+    """Change, cut out or put in some bytes; no longer than an island accepts."""
     made = bytearray(content)
     for _ in range(draw.randint(1, 4)):
         at, size = draw.randrange(len(made) + 1), draw.randint(0, 12)
@@ -451,15 +457,15 @@ def _mutated_bundles(folder: Path, bundle: Bundle) -> dict[str, Any]:
     files = [folder / "manifest.json", *(folder / stage.file for stage in bundle.manifest.stages)]
     for number in range(MUTATED_BUNDLES):
         path = draw.choice(files)
-        whole = path.read_bytes()
-        path.write_bytes(_mutated(whole, draw))
+        content = path.read_bytes()
+        path.write_bytes(_mutated(content, draw))
         try:
             accepted += Bundle.read(folder) != bundle
         except BundleError as error:
             refused += 1
             silent += not str(error)
         finally:
-            path.write_bytes(whole)
+            path.write_bytes(content)
         if number == MUTATED_BUNDLES // 10:
             before = _resident()
     assert Bundle.read(folder) == bundle

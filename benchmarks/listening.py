@@ -64,14 +64,14 @@ def measure(speech: Path, trained: dict[str, dict[str, Any]]) -> None:
     """Benchmark both on test speakers, and write the results."""
     bundles = {name: Bundle.read(RUNS / name) for name in VARIANTS}
     found = run_benchmark(bundles, load_clip_sets(speech, WORD)["test"], WORD, hours=HOURS, seed=SEED, log=print)
-    heard = {
+    results = {
         "word": WORD,
         "hours": HOURS,
         "taught": trained,
         "heard": {name: one.to_json() for name, one in found.items()},
         "minute": _minute(found["gated"].tiny),
     }
-    write_atomically(HEARD, (json.dumps(heard, indent=1) + "\n").encode())
+    write_atomically(HEARD, (json.dumps(results, indent=1) + "\n").encode())
     rows = figures(found["gated"], found["plain"], trained["gated"]["seconds"])
     plain = [
         {

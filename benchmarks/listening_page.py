@@ -26,15 +26,15 @@ PICTURES = ROOT / "docs" / "listening"
 
 def main() -> None:
     """Write the page and its pictures."""
-    rows, heard = json.loads(RESULTS.read_text()), json.loads(HEARD.read_text())
+    rows, results = json.loads(RESULTS.read_text()), json.loads(HEARD.read_text())
     PICTURES.mkdir(parents=True, exist_ok=True)
-    _draw(heard, PICTURES)
-    PAGE.write_text(page(rows, heard))
+    _draw(results, PICTURES)
+    PAGE.write_text(page(rows, results))
 
 
-def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
+def page(rows: list[dict[str, Any]], results: dict[str, Any]) -> str:
     """Return the page."""
-    word, hours = heard["word"], heard["hours"]
+    word, hours = results["word"], results["hours"]
     held = sum(row["holds"] for row in rows)
     parts = [
         "# Listening",
@@ -55,7 +55,7 @@ def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
             "rather than two operating points."
         ),
         "![Miss rate against false alarms per hour](listening/det.png)",
-        _detections(heard),
+        _detections(results),
         _text(
             "Intervals are exact 95 % intervals: Clopper-Pearson for misses, Garwood for false alarms. Latency is the "
             "time from the end of the word to the alarm; it is negative where the word was detected before it ended. "
@@ -68,13 +68,13 @@ def page(rows: list[dict[str, Any]], heard: dict[str, Any]) -> str:
         "![One minute of the stream](listening/minute.png)",
         "The score of the word, and below it what each gate passes.",
         "## Cost of a second of sound",
-        _costs(heard),
+        _costs(results),
         _text(
             "Milliseconds are those of one thread of the benchmark machine, front end included. There are ten windows "
             "per second."
         ),
         "## Method",
-        _method(heard),
+        _method(results),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -102,10 +102,10 @@ def _reach(text: str) -> str:
     return text.replace("<=", "≤").replace(">=", "≥")
 
 
-def _detections(heard: dict[str, Any]) -> str:
-    streams = {"tiny": "1,200 s, like MLPerf Tiny", "long": f"{heard['hours']:g} h"}
+def _detections(results: dict[str, Any]) -> str:
+    streams = {"tiny": "1,200 s, like MLPerf Tiny", "long": f"{results['hours']:g} h"}
     rows = []
-    for name, one in heard["heard"].items():
+    for name, one in results["heard"].items():
         for key, title in streams.items():
             metrics = one[key]
             missed = " to ".join(percent(share) for share in metrics["miss_interval"])
@@ -119,10 +119,10 @@ def _detections(heard: dict[str, Any]) -> str:
     return _table(headings, rows)
 
 
-def _costs(heard: dict[str, Any]) -> str:
+def _costs(results: dict[str, Any]) -> str:
     rows = []
-    for situation in heard["heard"]["gated"]["upkeep"]:
-        for name, one in heard["heard"].items():
+    for situation in results["heard"]["gated"]["upkeep"]:
+        for name, one in results["heard"].items():
             cost = one["upkeep"][situation]
             reached = " · ".join(percent(share) for share in cost["reached"])
             numbers = (f"{cost['macs'] / 1e6:.2f}", f"{cost['ms']:.2f}", f"{cost['crossed_bytes']:,.0f}")
@@ -131,12 +131,12 @@ def _costs(heard: dict[str, Any]) -> str:
     return _table(headings, rows)
 
 
-def _method(heard: dict[str, Any]) -> str:
+def _method(results: dict[str, Any]) -> str:
     points = [
         f"{name}: trained in {result['seconds'] / 60:.1f} min; threshold {result['threshold']:g}, chosen on "
         f"{result['hours']:g} h of validation streams, where it missed {result['misses']} of {result['spoken']} words "
         f"with {result['false_alarms']} false alarm{'s' * (result['false_alarms'] != 1)}."
-        for name, result in heard["taught"].items()
+        for name, result in results["taught"].items()
     ]
     points += [
         "The threshold lies midway between the limits of 0.5 false alarms per hour and 5 % missed words, each by its "
@@ -152,9 +152,9 @@ def _method(heard: dict[str, Any]) -> str:
     return "\n".join(textwrap.fill(f"- {point}", width=120, subsequent_indent="  ") for point in points)
 
 
-def _draw(heard: dict[str, Any], folder: Path) -> None:
+def _draw(results: dict[str, Any], folder: Path) -> None:
     curves, chosen = {}, {}
-    for name, one in heard["heard"].items():
+    for name, one in results["heard"].items():
         spoken, hours = one["long"]["spoken"], one["long"]["hours"]
         curves[name] = [
             OperatingPoint(
@@ -168,8 +168,8 @@ def _draw(heard: dict[str, Any], folder: Path) -> None:
         )
         chosen[name] = OperatingPoint(one["threshold"], at)
     det_plot(curves, folder / "det.png", chosen=chosen, per_hour=0.5)
-    minute = heard["minute"]
-    names = ("speech?", f"{heard['word']}?")
+    minute = results["minute"]
+    names = ("speech?", f"{results['word']}?")
     exit_stage = _exit_stages(minute, stages=len(names) + 1)
     trace = StreamTrace(
         np.array(minute["times_s"]),

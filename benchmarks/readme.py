@@ -74,7 +74,7 @@ def _bench(latest: dict[str, Any]) -> str:
 
 
 def page(latest: dict[str, Any]) -> str:
-    """Return docs/benchmarks.md: the figures of each part and the measurements behind them."""
+    """Return docs/benchmarks.md: the figures of each part and their measurements."""
     lines = [
         "# Benchmarks",
         "",

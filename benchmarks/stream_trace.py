@@ -94,11 +94,11 @@ def trace_figure(trace: StreamTrace, *, span_s: tuple[float, float] | None = Non
 def _plot_words_and_alarms(axes: Axes, truths: Sequence[Utterance], alarms: Sequence[float], slack_s: float) -> None:
     """Shade words and mark alarms at the top: green where they match, red where they do not."""
     pairs = match_alarms(alarms, truths, slack_s=slack_s)
-    heard, right = {truth for _, truth in pairs}, {alarm for alarm, _ in pairs}
+    hit, right = {truth for _, truth in pairs}, {alarm for alarm, _ in pairs}
     kinds = ((True, HIT, "v", "word, hit", "alarm"), (False, FALSE, "X", "word, missed", "false alarm"))
     for good, color, mark, word, alarm in kinds:
         high = axes.get_xaxis_transform()  # x in seconds, y from 0 to 1 of the panel
-        spans = [(one.begin_s, one.end_s - one.begin_s) for i, one in enumerate(truths) if (i in heard) == good]
+        spans = [(one.begin_s, one.end_s - one.begin_s) for i, one in enumerate(truths) if (i in hit) == good]
         if spans:
             axes.broken_barh(spans, (0, 1), color=color, alpha=0.25, linewidth=0, label=word, transform=high)
         times = [time for i, time in enumerate(alarms) if (i in right) == good]

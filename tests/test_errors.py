@@ -13,7 +13,7 @@ def test_an_installed_module_is_returned():
 
 def test_a_missing_module_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtraError, match=r"^onnxruntime is not installed: pip install 'penstock\[run\]'$"):
+    with pytest.raises(MissingExtraError, match=r"^onnxruntime .*'penstock\[run\]'$"):
         require("onnxruntime", extra="run")
 
 

@@ -87,8 +87,7 @@ def _turns(epochs: int, switch_every: int) -> int:
     """Return the number of turns; raise an error unless it is even."""
     if not 1 <= switch_every <= epochs or epochs % switch_every:
         raise TrainingError(
-            f"switch_every = {switch_every} is not possible with {epochs} epochs: turns are equally long, so give a "
-            f"divisor of {epochs}."
+            f"switch_every must divide the {epochs} epochs, since turns are equally long, got {switch_every}."
         )
     turns = epochs // switch_every
     if turns % 2:

@@ -35,8 +35,8 @@ def position_finding(lines: Mapping[str, Mapping[int, BySeed]]) -> str:
 
 def _with_depth(lines: Mapping[str, Mapping[int, BySeed]]) -> Iterator[str]:
     """Report the trend of early stopping and of the kept values with depth, where all positions were run."""
-    whole = {title: places for title, places in lines.items() if len(places) > 1 and all(places.values())}
-    if not whole:
+    complete = {title: places for title, places in lines.items() if len(places) > 1 and all(places.values())}
+    if not complete:
         return
     where: tuple[tuple[str, Quantity], ...] = (
         ("at equal positive loss,", lambda result: stopping_at(result, COMPARED_LOSS)),
@@ -45,12 +45,12 @@ def _with_depth(lines: Mapping[str, Mapping[int, BySeed]]) -> Iterator[str]:
     for place, quantity in where:
         ranks = [
             f"{rank_correlation([_mean(results, quantity) for _, results in sorted(places.items())]):+.2f} on {title}"
-            for title, places in whole.items()
+            for title, places in complete.items()
         ]
         yield f"The rank correlation of early stopping with depth, {place} is {'; '.join(ranks)}."
     ends = [
         f"{_mean(places[min(places)], kept):,.0f} and {_mean(places[max(places)], kept):,.0f} on {title}"
-        for title, places in whole.items()
+        for title, places in complete.items()
     ]
     yield f"Values kept per sample after the first and after the last block: {'; '.join(ends)}."
 

@@ -80,7 +80,7 @@ def claims_summary(found: Sequence[Claim]) -> str:
     text = f"{sum(claim.holds is True for claim in found)} of {len(found)} claims hold"
     missed = sum(claim.holds is False for claim in found)
     begun, waiting = (
-        sum(claim.holds is None and bool(claim.seeds) is some for claim in found) for some in (True, False)
+        sum(claim.holds is None and bool(claim.seeds) is partial for claim in found) for partial in (True, False)
     )
     counts = {"missed": missed, "with missing seeds": begun, NOT_RUN: waiting}
     rest = [f"{count} {what}" for what, count in counts.items() if count]
@@ -89,9 +89,9 @@ def claims_summary(found: Sequence[Claim]) -> str:
 
 def _write_picture(figure: Figure, path: Path) -> Path:
     """Write a figure as a PNG with a small palette, a third of the size: figures are kept in the repository."""
-    whole, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(whole, format="png", dpi=DPI)
-    Image.open(whole).convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
+    full, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(full, format="png", dpi=DPI)
+    Image.open(full).convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
     write_atomically(path, small.getvalue())
     return path
 

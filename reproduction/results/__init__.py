@@ -1,1 +1,1 @@
-"""What finished runs say: summaries, claims, and the paper's own figures."""
+"""Finished runs: summaries, claims, and the paper's own figures."""

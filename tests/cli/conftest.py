@@ -68,7 +68,7 @@ def typed(home, monkeypatch, capsys):
 
 
 @pytest.fixture
-def refused(typed):
+def error_of(typed):
     """Run a command that fails; return its error, which is one line without a traceback."""
 
     def run(*arguments):

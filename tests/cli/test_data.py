@@ -25,8 +25,8 @@ def test_a_data_set_is_fetched_and_checked(typed, tmp_path):
     assert "wrist is complete: train 5,293, validation 2,000, test 1,983." in typed("data", "check", "wrist").out
     checked = json.loads(typed("data", "check", "wrist", "--json").out)
     assert checked["samples"] == {"train": 5293, "validation": 2000, "test": 1983}
-    refused = typed("data", "check", "wrist", "--folder", str(tmp_path), code=1)
-    assert "wrist not found" in refused.err
+    done = typed("data", "check", "wrist", "--folder", str(tmp_path), code=1)
+    assert "wrist not found" in done.err
     assert "unknown data set 'mnist'" in typed("data", "fetch", "mnist", code=1).err
 
 

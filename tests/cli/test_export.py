@@ -10,9 +10,9 @@ def test_int8_and_half_exclude_each_other(typed):
     assert "--int8" in error and "--half" in error
 
 
-def test_without_onnx_the_error_names_the_extra(refused, monkeypatch):
+def test_without_onnx_the_error_names_the_extra(error_of, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx_ir", None)
     for name in [name for name in sys.modules if name.startswith("penstock.export")]:
         monkeypatch.delitem(sys.modules, name)
-    error = refused("export", *MINE)
+    error = error_of("export", *MINE)
     assert "MissingExtraError: onnx_ir" in error and "penstock[train,export]" in error

@@ -20,20 +20,20 @@ MINE = ("-m", "mine:network", "-d", "mine:data", "-o", "x")
         (("--at", "9"), "two gates at one place"),
     ],
 )
-def test_a_wrong_option_is_an_error(refused, options, text):
-    assert text in refused("train", *MINE, *options)
+def test_a_wrong_option_is_an_error(error_of, options, text):
+    assert text in error_of("train", *MINE, *options)
 
 
-def test_a_folder_as_the_output_file_is_an_error(refused, tmp_path):
-    error = refused("train", "-m", "mine:network", "-d", "mine:data", "-o", str(tmp_path))
+def test_a_folder_as_the_output_file_is_an_error(error_of, tmp_path):
+    error = error_of("train", "-m", "mine:network", "-d", "mine:data", "-o", str(tmp_path))
     assert "StorageError" in error and str(tmp_path) in error
 
 
-def test_without_lightning_the_error_names_the_extra(refused, monkeypatch):
+def test_without_lightning_the_error_names_the_extra(error_of, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightning", None)
     for name in [name for name in sys.modules if name.startswith("penstock.training.")]:
         monkeypatch.delitem(sys.modules, name)
-    error = refused("train", *MINE)
+    error = error_of("train", *MINE)
     assert "MissingExtraError: lightning" in error and "penstock[train]" in error
 
 

@@ -62,5 +62,5 @@ def _export_and_run(home, typed, mine, evaluation):
     assert {(answer["exit_stage"], answer["stopped"]) for answer in answers} >= {(1, True), (3, False)}
     summary = penstock(home, "run", "small", "x.npy", "--each").stdout
     assert "500 samples" in summary and "gate 2 stopped" in summary and "bytes crossed between stages" in summary
-    refused = penstock(home, "run", "bundle", "y.npy", code=1).stderr
-    assert "expected input (batch, 6) float32, got (500,) int64" in refused
+    error = penstock(home, "run", "bundle", "y.npy", code=1).stderr
+    assert "expected input (batch, 6) float32, got (500,) int64" in error

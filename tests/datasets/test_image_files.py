@@ -1,4 +1,4 @@
-"""Folders of pictures: what is seen of them, labels, parts, and what a damaged file says."""
+"""Folders of images: crops, labels, splits, and damaged files."""
 
 import sys
 from collections import Counter
@@ -36,7 +36,7 @@ def paint(file: Path, colour: tuple[int, int, int], size: tuple[int, int] = (20,
 
 @pytest.fixture
 def zoo(tmp_path: Path) -> Path:
-    """Four kinds of ten pictures each; the colour says which."""
+    """Four kinds of ten pictures each; each kind has its own colour."""
     for kind, name in enumerate(("ant", "bee", "cat", "dog")):
         for i in range(10):
             paint(tmp_path / name / f"{i}.{'jpg' if i % 2 else 'PNG'}", (kind * 60, i * 20, 0))
@@ -52,19 +52,19 @@ def zoo(tmp_path: Path) -> Path:
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 24), st.integers(0, 8))
 @example(width=7, height=7, size=17, more=0)  # 17 / (17 / 7) is a little more than 7
 def test_the_middle_is_cut_out(width: int, height: int, size: int, more: int) -> None:
-    """Against the dumb way: resize the whole picture, then cut. A slope makes any shift visible."""
+    """Against the simplest way: resize the picture, then crop. A slope makes any shift visible."""
     slope = np.add.outer(np.linspace(0, 120, height), np.linspace(0, 120, width)).astype(np.uint8)
     picture = Image.fromarray(np.stack([slope] * 3, axis=2))
     seen = CentreCrop(size, resize=size + more)(picture)
     assert seen.size == (size, size)
     factor = (size + more) / min(width, height)
-    whole = picture.resize(
+    resized = picture.resize(
         (max(size, round(width * factor)), max(size, round(height * factor))), Image.Resampling.BILINEAR
     )
-    left, top = (whole.width - size) / 2, (whole.height - size) / 2
-    dumb = whole.crop((round(left), round(top), round(left) + size, round(top) + size))
-    step = 1 + 2 * 120 / size  # a pixel of the result is at most about so much of the slope
-    assert np.abs(np.asarray(seen, float) - np.asarray(dumb, float)).mean() <= step
+    left, top = (resized.width - size) / 2, (resized.height - size) / 2
+    simple = resized.crop((round(left), round(top), round(left) + size, round(top) + size))
+    step = 1 + 2 * 120 / size  # a pixel of the result covers at most about this much of the slope
+    assert np.abs(np.asarray(seen, float) - np.asarray(simple, float)).mean() <= step
 
 
 def test_a_crop_of_the_right_size_is_the_picture_itself() -> None:
@@ -173,7 +173,7 @@ def test_a_folder_of_classes_is_dealt_out(zoo: Path) -> None:
         for i in range(len(part)):
             x, y = part[i]
             assert x.shape == (3, 8, 8)
-            assert (1, 0, 2, 0)[round(x[0].mean().item() * 255 / 60)] == y  # red says which
+            assert (1, 0, 2, 0)[round(x[0].mean().item() * 255 / 60)] == y  # by its red
 
 
 def test_a_share_of_each_folder_is_held_out(zoo: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_share_of_each_folder_is_held_out(zoo: Path) -> None:
 
 def test_a_folder_too_small_for_its_share_is_named(zoo: Path) -> None:
     paint(zoo / "eel" / "only.png", (0, 0, 0))
-    with pytest.raises(DataError, match=r"class eel.*0\.2 of its 1 samples"):
+    with pytest.raises(DataError, match=r"eel.*0\.2.* 1 samples"):
         image_folder(zoo, size=8, positives=("ant",))
 
 
@@ -231,7 +231,7 @@ def test_a_damaged_picture_is_named(zoo: Path) -> None:
         with pytest.raises(DataError, match=rf"cannot read {file}"):
             data.train[3]
     file.unlink()
-    with pytest.raises(DataError, match=r"cannot read .*No such file"):
+    with pytest.raises(DataError, match=r"ant/5.jpg .*No such file"):
         data.train[3]
 
 
@@ -248,7 +248,7 @@ def test_folders_that_make_no_sense_say_so(zoo: Path, tmp_path: Path) -> None:
         image_folder(zoo / "parts", size=8)
     for file in ("train/bee/a.png", "test/ant/a.png", "test/cow/a.png"):
         paint(zoo / "parts" / file, (0, 0, 0))
-    with pytest.raises(DataError, match=r"test has different classes.*bee, cow"):
+    with pytest.raises(DataError, match=r"test has.*bee, cow"):
         image_folder(zoo / "parts", size=8)
 
 
@@ -259,12 +259,12 @@ def test_every_picture_is_read_and_counted(zoo: Path) -> None:
     }
     (zoo / "bee" / "1.jpg").write_bytes((zoo / "bee" / "1.jpg").read_bytes()[:300])
     (zoo / "dog" / "2.PNG").write_bytes(b"")
-    with pytest.raises(DataError, match=r"^2 of 40 images .*(bee/1.jpg|dog/2.PNG)"):
+    with pytest.raises(DataError, match=r"^2 of 40 .*(bee/1.jpg|dog/2.PNG)"):
         count_images(zoo)
 
 
 def test_one_label_for_each_file() -> None:
-    with pytest.raises(DataError, match="2 labels for 1 files"):
+    with pytest.raises(DataError, match=r"2 labels.* 1 files"):
         ImageDataset([Path("a")], torch.tensor([0, 1]), CentreCrop(8))
 
 

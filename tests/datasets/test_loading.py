@@ -1,4 +1,4 @@
-"""Batches: the same seed gives the same samples and the same augmentation in every process; streams are refused."""
+"""Batches: the same seed gives the same samples and the same augmentation in every process; streams are an error."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from penstock.errors import DataError, PenstockError
 
 
 class Augmented(Dataset):
-    """Each sample is drawn anew whenever it is asked for, from torch's own generator."""
+    """Each access draws the sample again, from torch's own generator."""
 
     def __init__(self, shift: float = 0.0) -> None:
         self.targets, self.shift = torch.arange(24) % 3, shift
@@ -117,7 +117,7 @@ def test_a_broken_training_with_reading_processes_ends_like_an_unbroken_one(
         if self.current_epoch == 1:
             raise KeyError("a power cut")
 
-    unbroken = trained(tmp_path / "whole", noise=1)
+    unbroken = trained(tmp_path / "uninterrupted", noise=1)
     with monkeypatch.context() as first:
         first.setattr("penstock.training.module.GatedLightningModule.on_train_epoch_start", broken)
         with pytest.raises(KeyError, match="a power cut"):

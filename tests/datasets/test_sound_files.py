@@ -1,4 +1,4 @@
-"""Folders of sounds: what is heard of them, labels, parts, the cache, and what a clip of another kind says."""
+"""Folders of sounds: features, labels, splits, the cache, and clips of another format."""
 
 import sys
 from collections import Counter
@@ -27,8 +27,8 @@ KINDS = ("alarm", "doorbell", "speech")
 
 def record(file: Path, samples: int = 4000, seed: int = 0, rate_hz: int = 16_000, **how: Any) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    heard = np.random.default_rng(seed).integers(-3000, 3000, samples).astype(np.int16)
-    soundfile.write(file, heard, rate_hz, **how)
+    waveform = np.random.default_rng(seed).integers(-3000, 3000, samples).astype(np.int16)
+    soundfile.write(file, waveform, rate_hz, **how)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def equal(one: Splits, other: Splits) -> bool:
     return all(mine is yours is None or all(map(torch.equal, mine, yours)) for mine, yours in pairs)
 
 
-# --- what is heard
+# --- features
 
 
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=30), st.integers(1, 30))
@@ -77,22 +77,24 @@ def test_the_middle_is_what_is_left_when_the_ends_are_taken_by_turns(values: lis
 
 
 def test_features_are_those_of_the_middle_and_standardised_with_the_training_part(clips: Path) -> None:
-    """Against the dumb way, clip by clip; the window of 0.3 s is longer than some clips and shorter than others."""
+    """Against the simplest way, clip by clip; the window of 0.3 s is longer than some clips and shorter than others."""
     data, plan = (ask(clips, positives=["doorbell"], window_s=0.3) for ask in (sound_folder, planned))
-    raw = {part: np.stack([dumb(clips / take.clip) for take in plan[part]]) for part in plan}
+    raw = {part: np.stack([dumb(clips / sample.clip) for sample in plan[part]]) for part in plan}
     mean, std = (f(raw["train"], axis=(0, 2))[:, None] for f in (np.mean, np.std))
     assert {part: len(x) for part, x in raw.items()} == {"train": 21, "validation": 3, "test": 6}
     for part in plan:
         x, y = getattr(data, part)
         assert x.shape[1:] == (40, 14) and x.dtype == torch.float32
         np.testing.assert_allclose(x, (raw[part] - mean) / std, rtol=1e-3, atol=1e-3)
-        assert y.tolist() == [int(take.clip.startswith("doorbell/")) for take in plan[part]]
+        assert y.tolist() == [int(sample.clip.startswith("doorbell/")) for sample in plan[part]]
 
 
 def dumb(file: Path, length: int = 4800) -> np.ndarray:
-    heard, _ = soundfile.read(file, dtype="int16")
-    cut = (len(heard) - length) // 2
-    return features((heard[cut:][:length] if cut > 0 else np.pad(heard, (0, length - len(heard))))[None], Mfcc())[0]
+    waveform, _ = soundfile.read(file, dtype="int16")
+    cut = (len(waveform) - length) // 2
+    return features(
+        (waveform[cut:][:length] if cut > 0 else np.pad(waveform, (0, length - len(waveform))))[None], Mfcc()
+    )[0]
 
 
 # --- labels and parts
@@ -103,13 +105,14 @@ def test_a_share_of_each_class_is_held_out_and_no_clip_is_in_two_parts(clips: Pa
         record(clips / "speech" / f"more{i}.wav", 3200, 100 + i)
     for seed in range(3):
         plan = planned(clips, hold_out=HoldOut(test=0.3, validation=0.2, seed=seed))
-        dealt = [take.clip for takes in plan.values() for take in takes]
+        dealt = [sample.clip for samples in plan.values() for sample in samples]
         assert len(dealt) == len(set(dealt)) == 50
         for part, share in (("train", 0.5), ("validation", 0.2), ("test", 0.3)):
-            counts = Counter(take.clip.split("/")[0] for take in plan[part])
+            counts = Counter(sample.clip.split("/")[0] for sample in plan[part])
             assert counts == {"alarm": 10 * share, "doorbell": 10 * share, "speech": 30 * share}
             assert all(
-                take.label == {"alarm": 1, "doorbell": 0, "speech": 2}[take.clip.split("/")[0]] for take in plan[part]
+                sample.label == {"alarm": 1, "doorbell": 0, "speech": 2}[sample.clip.split("/")[0]]
+                for sample in plan[part]
             )
 
 
@@ -120,14 +123,14 @@ def test_the_same_seed_deals_the_same_clips(clips: Path) -> None:
 
 def test_parts_of_the_folder_are_taken_as_they_are(parts: Path) -> None:
     plan = planned(parts, positives=["other"])
-    assert {part: [(take.clip, take.label) for take in takes] for part, takes in plan.items()} == {
+    assert {part: [(sample.clip, sample.label) for sample in samples] for part, samples in plan.items()} == {
         part: [(f"{part}/doorbell/{part}.wav", 0), (f"{part}/other/{part}.wav", 1)] for part in ("train", "test")
     }
     record(parts / "val" / "doorbell" / "a.wav")
     record(parts / "val" / "other" / "a.wav")
-    assert [take.clip for take in planned(parts)["validation"]] == ["val/doorbell/a.wav", "val/other/a.wav"]
+    assert [sample.clip for sample in planned(parts)["validation"]] == ["val/doorbell/a.wav", "val/other/a.wav"]
     (parts / "val").rename(parts / "validation")
-    assert [take.label for take in planned(parts)["validation"]] == [1, 0]
+    assert [sample.label for sample in planned(parts)["validation"]] == [1, 0]
 
 
 def test_without_a_validation_part_there_is_none(parts: Path, tmp_path: Path) -> None:
@@ -162,7 +165,7 @@ def test_features_are_kept_in_the_cache_until_a_clip_changes(
     arguments: dict[str, Any] = {"positives": ["alarm"], "window_s": 0.3, "cache": tmp_path / "cache"}
     first = sound_folder(clips, **arguments)
     with monkeypatch.context() as patched:
-        patched.setattr(module, "compute_features", None)  # would fail if anything were heard again
+        patched.setattr(module, "compute_features", None)  # would fail if features were computed again
         assert equal(sound_folder(clips, **arguments), first)
     other = sound_folder(clips, **{**arguments, "positives": ["speech"]})
     assert torch.equal(other.train.x, first.train.x) and not torch.equal(other.train.y, first.train.y)
@@ -208,12 +211,12 @@ def test_a_clip_in_another_format_is_named(clips: Path, how: dict[str, Any], tex
 
 def test_stereo_and_damaged_clips_are_named(clips: Path) -> None:
     file = clips / "speech" / "4.WAV"
-    whole = file.read_bytes()
+    complete = file.read_bytes()
     soundfile.write(file, np.zeros((900, 2), np.int16), 16_000)
     with pytest.raises(DataError, match=r"speech/4.WAV has 2 channels"):
         sound_folder(clips)
     for content, text in (
-        (whole[:900], "is truncated"),
+        (complete[:900], "is truncated"),
         (b"", "is empty"),
         (b"no sound", "is not a valid wav or flac file"),
     ):
@@ -225,7 +228,7 @@ def test_stereo_and_damaged_clips_are_named(clips: Path) -> None:
 def test_folders_that_make_no_sense_say_so(clips: Path, parts: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere does not exist"):
         sound_folder(clips / "nowhere")
-    with pytest.raises(DataError, match=r"alarm/1.flac is not a folder"):
+    with pytest.raises(DataError, match=r"alarm/1.flac .*not a folder"):
         sound_folder(clips / "alarm" / "1.flac")
     with pytest.raises(DataError, match=r"alarm has 0 sub-folders"):
         sound_folder(clips / "alarm")
@@ -237,10 +240,10 @@ def test_folders_that_make_no_sense_say_so(clips: Path, parts: Path) -> None:
         sound_folder(parts)
     for name in ("val", "validation"):
         (parts / name).mkdir()
-    with pytest.raises(DataError, match=r"parts has both validation and val"):
+    with pytest.raises(DataError, match=r"parts .*validation and val"):
         sound_folder(parts)
     (parts / "train").rename(parts / "training")
-    with pytest.raises(DataError, match=r"parts has validation, val, test, expected"):
+    with pytest.raises(DataError, match=r"parts .*validation, val, test, "):
         sound_folder(parts)
 
 
@@ -266,11 +269,11 @@ def test_every_clip_is_decoded_and_counted(clips: Path, parts: Path) -> None:
 
 def test_clips_of_no_use_are_counted_and_the_first_are_named(clips: Path) -> None:
     (clips / "speech" / "8.WAV").write_bytes(b"")
-    with pytest.raises(DataError, match=r"^1 of 30 sounds .*clips/speech/8.WAV is empty: .*\.$"):
+    with pytest.raises(DataError, match=r"^1 of 30 .*clips/speech/8.WAV is empty"):
         count_sounds(clips)
     for i in range(0, 10, 2):
         record(clips / "alarm" / f"{i}.WAV", rate_hz=8000)
-    with pytest.raises(DataError, match=r"^6 of 30 sounds (.* has 8000 Hz.*){3} And 3 more\.$"):
+    with pytest.raises(DataError, match=r"^6 of 30 (.* 8000 Hz.*){3} 3 more"):
         count_sounds(clips)
 
 

@@ -94,8 +94,8 @@ def test_another_layout_is_refused(tmp_path: Path, changes: dict[str, object], t
 
 
 def test_a_damaged_wrist_file_is_refused(tmp_path: Path, small_file: Path) -> None:
-    whole = small_file.read_bytes()
-    for content in (whole[:-100], whole[:200], b"", b"\x93NUMPY\x03\x00" + whole[8:]):
+    complete = small_file.read_bytes()
+    for content in (complete[:-100], complete[:200], b"", b"\x93NUMPY\x03\x00" + complete[8:]):
         small_file.write_bytes(content)
         with pytest.raises(DataError, match=r"npy .*seglearn"):
             wrist(small_file)
@@ -109,14 +109,14 @@ def test_missing_wrist_data_say_where_they_were_looked_for(tmp_path: Path, monke
         wrist()
     with pytest.raises(DataError, match=text.format(tmp_path / "watch.npy")):
         wrist(tmp_path / "watch.npy")
-    with pytest.raises(DataError, match=r"watch.npy .*pip install --no-deps seglearn"):
+    with pytest.raises(DataError, match=r"watch.npy .*--no-deps seglearn"):
         read_recordings(tmp_path / "watch.npy")
 
 
 def test_wrist_reads_the_cache_its_folder_and_a_file_of_any_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cache comes before the installed package, as `penstock data list` says."""
+    """The cache is searched before the installed package, as by `penstock data list`."""
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     (tmp_path / "wrist").mkdir()
     file = written(tmp_path / "wrist" / "watch_dataset.npy")
@@ -152,7 +152,7 @@ def watch() -> Wrist:
 
 
 @needs_seglearn
-def test_the_wrist_data_are_whole(watch: Wrist) -> None:
+def test_the_wrist_data_are_complete(watch: Wrist) -> None:
     parts = (watch.train, watch.validation, watch.test)
     assert sum(len(part.recording.unique()) for part in parts) == 140
     assert sum(len(part.y) for part in parts) == 9_276

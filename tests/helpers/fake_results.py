@@ -124,12 +124,12 @@ def _template(method: Method) -> dict:
         count = len(method.blocks)
         if count == 1:
             return tiny(GC(0.5, 0.3))
-        whole = deepcopy(tiny(GC(0.5, 0.3, tuple(range(1, 9)))))
-        whole["layers"] = whole["layers"][:count]
-        for part in (whole["validation"], whole["test"]):
+        result = deepcopy(tiny(GC(0.5, 0.3, tuple(range(1, 9)))))
+        result["layers"] = result["layers"][:count]
+        for part in (result["validation"], result["test"]):
             part["gates"] = part["gates"][:count]
             part["modes"] = {name: rows[:count] for name, rows in part["modes"].items()}
-        return whole
+        return result
     if isinstance(method, GateInput):
         return tiny(GC(0.5, 0.3)) if method.block == 4 else tiny(replace(method, block=2 if method.block < 4 else 6))
     if isinstance(method, TwoStage):  # the same networks, trained in another order

@@ -1,4 +1,4 @@
-"""Words made of tones, which a small network learns to tell apart in seconds."""
+"""Words made of tones, which a small network learns to distinguish in seconds."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Streams are what their recipe says, and where each word is, is known to the sample."""
+"""Streams follow their spec, and the position of each word is known to the sample."""
 
 import itertools
 
@@ -72,9 +72,9 @@ def test_the_word_is_where_the_truth_says():
 
 def test_each_clip_is_used_before_any_comes_again():
     scenes = plan_scenes(StreamSpec(200.0, "up", 7, shares={"speech": 1.0}), MATERIAL, np.random.default_rng(0))
-    said = [id(clip) for scene in scenes for clip, _, is_word in scene.placed if is_word]
-    assert len(said) == 7
-    assert sorted(map(said.count, set(said))) == [1, 2, 2, 2]
+    spoken = [id(clip) for scene in scenes for clip, _, is_word in scene.placed if is_word]
+    assert len(spoken) == 7
+    assert sorted(map(spoken.count, set(spoken))) == [1, 2, 2, 2]
 
 
 def test_noise_lies_as_far_below_speech_as_asked_for():

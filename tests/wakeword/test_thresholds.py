@@ -175,10 +175,10 @@ def test_hours_that_are_summed_do_not_lose_a_point():
 def test_a_claim_that_cannot_be_made_has_the_hours_needed():
     with pytest.raises(
         DataError,
-        match=r"0.5 false alarms per hour .* 95 % .* 2 per hour \(0 in 1.5 h, at threshold 8\).* 5.99 h",
+        match=r"0.5 .*95 %.* 2 .*0 in 1.5 h.*threshold 8.*5.99 h",
     ):
         choose_operating_point(curve((7, 0, 0), (8, 1, 0), hours=1.5), per_hour=0.5, confidence=0.95)
-    with pytest.raises(DataError, match=r"\(2 in 1.5 h, at threshold 8\)\. .* 5.99 h .* 12.6 h"):
+    with pytest.raises(DataError, match=r"2 in 1.5 h.*threshold 8.*5.99 h.*12.6 h"):
         choose_operating_point(curve((8, 1, 2), hours=1.5), per_hour=0.5, confidence=0.95)
     too_many = "0.5 false alarms per hour.* 1 in 1.5 h, at threshold 8, 0.667"
     for ask in (lambda points: choose_operating_point(points, per_hour=0.5), lambda points: miss_rate_at(points, 0.5)):

@@ -1,4 +1,4 @@
-"""Windows to learn from: the whole word in it, most of others, and each draw from its seed."""
+"""Training windows: they contain the whole wake word, most of another word, and depend only on the seed."""
 
 import numpy as np
 import pytest

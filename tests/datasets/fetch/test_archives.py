@@ -40,7 +40,7 @@ def test_any_damage_to_an_archive_is_a_damaged_archive(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(words))
     with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
         opened.add(tmp_path / "a.txt", "package/a.txt")
-    content, refused = (tmp_path / "set.tar.gz").read_bytes(), 0
+    content, errors = (tmp_path / "set.tar.gz").read_bytes(), 0
     for at in range(0, len(content), 100):
         harmed = bytearray(content)
         harmed[at] ^= 1 << at // 100 % 8
@@ -48,8 +48,8 @@ def test_any_damage_to_an_archive_is_a_damaged_archive(tmp_path: Path) -> None:
         try:
             unpack(tmp_path / "set.tar.gz", tmp_path / f"out{at}")
         except DataError:
-            refused += 1
-    assert refused
+            errors += 1
+    assert errors
 
 
 def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_full_disk_while_unpacking_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(tarfile.TarFile, "makefile", full)
-    with pytest.raises(StorageError, match=r"out \(No space left on device\)"):
+    with pytest.raises(StorageError, match=r"out \(No space left"):
         unpack(archive, tmp_path / "out")
     assert names(tmp_path) == ["in", "set.tar.gz"]
 

@@ -134,7 +134,7 @@ def test_missing_clips_are_found(words: Path) -> None:
     with pytest.raises(DataError, match=r"6 clips .*found 5"):
         SIX_CLIPS.check("speech-commands-v0.02")
     (words / "no" / "c.wav").unlink()
-    with pytest.raises(DataError, match=r"lacks 1 of the 3 .*no/c.wav"):
+    with pytest.raises(DataError, match=r"lacks 1 .*3 .*no/c.wav"):
         SIX_CLIPS.check("speech-commands-v0.02")
 
 
@@ -148,7 +148,7 @@ def test_a_subset_in_zips_is_not_checked_against_the_official_lists(words: Path)
 def test_fetching_an_incomplete_data_set_is_an_error(words: Path) -> None:
     assert SIX_CLIPS.fetch("speech-commands-v0.02").path == words
     (words / "no" / "c.wav").unlink()
-    with pytest.raises(DataError, match=r"lacks 1 of the 3 .*no/c.wav"):
+    with pytest.raises(DataError, match=r"lacks 1 .*3 .*no/c.wav"):
         SIX_CLIPS.fetch("speech-commands-v0.02")
     (words / "train.zip").write_bytes(b"")
     with pytest.raises(DataError, match=r"train.zip.*move the subset away"):

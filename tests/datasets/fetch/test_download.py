@@ -42,7 +42,7 @@ def test_a_cut_connection_keeps_what_came_and_the_next_try_goes_on_there(
     server.cut_at, server.tells_length = 2_000_000, tells_length
     with pytest.raises(DataError, match=r"2,000,000 of 3,072,000 bytes"):
         download(server.file(), tmp_path)
-    assert names(tmp_path) == ["set.bin.part"]  # never taken for the whole
+    assert names(tmp_path) == ["set.bin.part"]  # never mistaken for the complete file
     server.cut_at = None
     assert download(server.file(), tmp_path).read_bytes() == CONTENT
     assert server.starts == [0, 2_000_000]
@@ -69,7 +69,7 @@ def test_whatever_part_is_there_the_file_becomes_whole(
 
 def test_a_wrong_checksum_leaves_nothing(server: Server, tmp_path: Path) -> None:
     wrong = server.file(checksum=Checksum("md5", "0" * 32))
-    with pytest.raises(DataError, match=r"set.bin.part .*md5 0+, got [0-9a-f]{32}"):
+    with pytest.raises(DataError, match=r"set.bin.part .*md5 0+, .*[0-9a-f]{32}"):
         download(wrong, tmp_path)
     assert names(tmp_path) == []
 
@@ -118,7 +118,7 @@ def test_a_disk_with_too_little_room_is_seen_before_anything_is_written(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_000_000))
-    with pytest.raises(StorageError, match=r"3 MB needed, 1 MB free.*PENSTOCK_DATA"):
+    with pytest.raises(StorageError, match=r"3 MB.* 1 MB.*PENSTOCK_DATA"):
         download(server.file(), tmp_path)
     assert names(tmp_path) == []
     assert server.starts == []

@@ -19,7 +19,7 @@ from reproduction.datasets.catalogue import CATALOGUE, HasListedFiles, HasPhotog
 
 @pytest.fixture
 def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without data."""
+    """An empty cache."""
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     return tmp_path
 
@@ -30,7 +30,7 @@ def test_every_loader_is_there() -> None:
     assert all(callable(import_function(loader)) for loader in loaders)
 
 
-def test_the_listing_says_where_or_how(nothing: Path) -> None:
+def test_the_listing_has_the_location_or_how_to_get_it(nothing: Path) -> None:
     rows = {row.name: row for row in CATALOGUE.listing()}
     assert {"fashion-mnist", "cifar10", "imagenet", "hey-snips", "speech-commands-v0.01"} < set(rows)
     assert rows["cifar10"].found is None
@@ -81,7 +81,7 @@ def photographs(nothing: Path) -> Path:
 SMALL = Catalogue("toys", (replace(CATALOGUE.entry("imagenet"), completeness=HasPhotographs(6, 4, synsets=2)),))
 
 
-def test_the_real_imagenet_has_as_many_photographs_as_its_publishers_say() -> None:
+def test_the_expected_number_of_photographs_is_the_published_one() -> None:
     assert CATALOGUE.entry("imagenet").completeness == HasPhotographs(train=1_281_167, test=50_000, synsets=1000)
 
 
@@ -97,11 +97,11 @@ def test_a_flat_val_is_counted(photographs: Path) -> None:
         file.rename(photographs / "val" / file.name)
     assert SMALL.check("imagenet").samples == {"train": 6, "test": 4}
     for i in (0, 2):  # the first of each synset
-        whole = (photographs / "val" / files[i].name).read_bytes()
+        content = (photographs / "val" / files[i].name).read_bytes()
         (photographs / "val" / files[i].name).write_bytes(b"no photograph")
         with pytest.raises(DataError, match=rf"cannot read .*val/{files[i].name}"):
             SMALL.check("imagenet")
-        (photographs / "val" / files[i].name).write_bytes(whole)
+        (photographs / "val" / files[i].name).write_bytes(content)
 
 
 @pytest.mark.parametrize("ask", [SMALL.check, SMALL.fetch])
@@ -110,11 +110,11 @@ def test_photographs_that_are_missing_empty_or_damaged_are_found(
 ) -> None:
     for part, last in (("train", 2), ("val", 1)):
         first, other = (photographs / part / "n01443537" / f"ILSVRC2012_val_n01443537{i}.JPEG" for i in (0, last))
-        whole = first.read_bytes()
-        first.write_bytes(whole[:200])
+        content = first.read_bytes()
+        first.write_bytes(content[:200])
         with pytest.raises(DataError, match=rf"cannot read .*{part}/n01443537/.*0.JPEG"):
             ask("imagenet")
-        first.write_bytes(whole)
+        first.write_bytes(content)
         other.write_bytes(b"")
         with pytest.raises(DataError, match=rf"{part} has 1 empty files.*{other.name}"):
             ask("imagenet")
@@ -122,7 +122,7 @@ def test_photographs_that_are_missing_empty_or_damaged_are_found(
         expected, found = (6, 5) if part == "train" else (4, 3)
         with pytest.raises(DataError, match=rf"expected {expected} .*imagenet/{part}, found {found}"):
             ask("imagenet")
-        other.write_bytes(whole)
+        other.write_bytes(content)
     assert SMALL.check("imagenet").samples == {"train": 6, "test": 4}
 
 
@@ -136,17 +136,17 @@ def test_listed_sounds_are_looked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     assert HasListedFiles().count(tmp_path) == {"train": 1, "validation": 2, "test": 3}
     assert CATALOGUE.check("hey-snips", tmp_path).samples == {"train": 1, "validation": 2, "test": 3}
     (tmp_path / "audio_files" / "dev1.wav").unlink()
-    with pytest.raises(DataError, match=r"lacks 1 of the 2 .*audio_files/dev1.wav"):
+    with pytest.raises(DataError, match=r"lacks 1 .*2 .*audio_files/dev1.wav"):
         HasListedFiles().count(tmp_path)
     (tmp_path / "hey-snips").symlink_to(tmp_path)
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"lacks 1 of the 2 "):
+    with pytest.raises(DataError, match=r"lacks 1 .*dev1.wav"):
         CATALOGUE.fetch("hey-snips")
     (tmp_path / "train.json").write_text("[1]")
     with pytest.raises(DataError, match=r"train.json .*audio_file_path"):
         HasListedFiles().count(tmp_path)
 
 
-def test_a_loader_that_refuses_is_heard(tmp_path: Path) -> None:
+def test_the_error_of_a_loader_is_passed_on(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="fashion-mnist not found"):
         Loads("reproduction.datasets.fashion_mnist:fashion_mnist").count(tmp_path)

@@ -113,15 +113,15 @@ def test_the_order_of_an_archive_makes_no_difference(
     write, inner = FORMS[archive]
     (tmp_path / inner).mkdir()
     write(tmp_path / inner, records)
-    whole = cifar10(tmp_path / inner)
+    unpacked = cifar10(tmp_path / inner)
     names = sorted(file.name for file in (tmp_path / inner).iterdir())
     for order in (names, names[::-1], names[3:] + names[:3]):
         with tarfile.open(tmp_path / archive, "w:gz") as opened:
             for name in order:
                 opened.add(tmp_path / inner / name, f"{inner}/{name}")
         data = cifar10(tmp_path / archive)
-        assert data.train.x.equal(whole.train.x) and data.train.y.equal(whole.train.y)
-        assert data.test.x.equal(whole.test.x)
+        assert data.train.x.equal(unpacked.train.x) and data.train.y.equal(unpacked.train.y)
+        assert data.test.x.equal(unpacked.test.x)
 
 
 def test_another_data_set_in_the_same_layout_is_refused(tmp_path: Path, records: dict[str, np.ndarray]) -> None:

@@ -1,4 +1,4 @@
-"""Hey Snips, on small files in its layout: parts, lengths, the ratio, and what damaged files say."""
+"""Hey Snips, on small files in its layout: splits, lengths, the ratio, and damaged files."""
 
 import json
 from collections import Counter
@@ -72,8 +72,8 @@ def test_the_layout_is_read(folder: Path) -> None:
 def test_parts_are_those_of_the_lists_and_nothing_is_there_twice(folder: Path, planned: Callable[..., Plan]) -> None:
     plan = planned(folder, balance=Balance(negatives_per_positive=2))
     for part in PARTS:
-        assert all(take.clip.startswith(f"audio_files/{part}-") for take in plan[part])
-        assert all(take.label == (int(take.clip.split("-")[1][:-4]) < 4) for take in plan[part])
+        assert all(crop.clip.startswith(f"audio_files/{part}-") for crop in plan[part])
+        assert all(crop.label == (int(crop.clip.split("-")[1][:-4]) < 4) for crop in plan[part])
         assert len(set(plan[part])) == len(plan[part]) == 12
 
 
@@ -82,18 +82,20 @@ def test_negatives_are_heard_as_long_as_positives_and_do_not_overlap(
 ) -> None:
     plan = planned(folder, balance=Balance(held_out=Whole()))
     lasts = {entry["audio_file_path"]: round(entry["duration"] * 16_000) for entry in entries("test")}
-    lengths = {min(lasts[take.clip], WINDOW) for take in plan["test"] if take.label}
-    heard = [(take.clip, take.start, take.length) for take in plan["test"] if not take.label]
-    uses = Counter(length for _, _, length in heard)
+    lengths = {min(lasts[crop.clip], WINDOW) for crop in plan["test"] if crop.label}
+    negatives = [(crop.clip, crop.start, crop.length) for crop in plan["test"] if not crop.label]
+    uses = Counter(length for _, _, length in negatives)
     assert set(uses) == lengths and max(uses.values()) - min(uses.values()) <= 1
-    assert all(start % WINDOW == 0 and (start == 0 or start + length <= lasts[clip]) for clip, start, length in heard)
-    assert {clip for clip, _, _ in heard} == {path for path in lasts if int(path.split("-")[1][:-4]) >= 4}
-    assert len(heard) > 30  # long clips give several windows
+    assert all(
+        start % WINDOW == 0 and (start == 0 or start + length <= lasts[clip]) for clip, start, length in negatives
+    )
+    assert {clip for clip, _, _ in negatives} == {path for path in lasts if int(path.split("-")[1][:-4]) >= 4}
+    assert len(negatives) > 30  # long clips give several windows
 
 
 def test_a_long_positive_keeps_its_middle(folder: Path, planned: Callable[..., Plan]) -> None:
     starts = {
-        take.clip: take.start for take in planned(folder, balance=Balance(held_out=Whole()))["test"] if take.label
+        crop.clip: crop.start for crop in planned(folder, balance=Balance(held_out=Whole()))["test"] if crop.label
     }
     assert starts == {"audio_files/test-0.wav": 0, "audio_files/test-1.wav": 0, "audio_files/test-2.wav": 0} | {
         "audio_files/test-3.wav": (51_200 - WINDOW) // 2
@@ -104,12 +106,12 @@ def test_caps_and_seeds(folder: Path, planned: Callable[..., Plan]) -> None:
     balance = Balance(negatives_per_positive=3, train_positives_per_word=1, held_out=Thinned(1))
     plans = [planned(folder, balance=balance, seed=seed) for seed in (0, 0, 1)]
     assert plans[0] == plans[1] != plans[2]
-    assert all(Counter(take.label for take in takes) == {0: 3, 1: 1} for takes in plans[0].values())
+    assert all(Counter(crop.label for crop in crops) == {0: 3, 1: 1} for crops in plans[0].values())
 
 
 def test_features_are_kept_in_the_cache(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = hey_snips(folder, cache=tmp_path / "cache")
-    monkeypatch.setattr(module, "render_features", None)  # would fail if anything were heard again
+    monkeypatch.setattr(module, "render_features", None)  # would fail if features were computed again
     again = hey_snips(folder, cache=tmp_path / "cache")
     assert all(torch.equal(a, b) for a, b in zip(first.test, again.test, strict=True))
 

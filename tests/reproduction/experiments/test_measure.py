@@ -60,18 +60,18 @@ def test_the_accurate_point_stops_as_much_as_accuracy_allows() -> None:
         (threshold,) = choose_operating_points(net, (x, y)).points["accurate"]
         with torch.no_grad():
             out = net(x)
-        said, is_exit = out.gates[0], out.gates[0].ndim == 2
+        gate_out, is_exit = out.gates[0], out.gates[0].ndim == 2
 
-        def accuracy(at, said=said, is_exit=is_exit, out=out):
+        def accuracy(at, gate_out=gate_out, is_exit=is_exit, out=out):
             if is_exit:  # by hand: leave where the entropy is low, with the exit's label
-                p = said.softmax(1)
+                p = gate_out.softmax(1)
                 entropy = -(p * p.log()).sum(1) / np.log(3)
-                stopped, label = (entropy / (1 - entropy)).log() < at, said.argmax(1)
+                stopped, label = (entropy / (1 - entropy)).log() < at, gate_out.argmax(1)
             else:
-                stopped, label = said < at, torch.zeros(len(y), dtype=torch.int64)
+                stopped, label = gate_out < at, torch.zeros(len(y), dtype=torch.int64)
             return (torch.where(stopped, label, out.logits.argmax(1)) == y).double().mean().item()
 
-        pass_logits = net.layers[0].gate.gate_logit(said)
+        pass_logits = net.layers[0].gate.gate_logit(gate_out)
         gate_every_block = {at: accuracy(at) for at in [*pass_logits.tolist(), -99.0]}
         assert accuracy(threshold) >= max(gate_every_block.values()) - 0.011  # not all thresholds were tried
         higher = [accuracy(at) for at in np.quantile(pass_logits.double(), np.linspace(0, 1, 401)) if at > threshold]
@@ -95,8 +95,8 @@ def test_a_cascade_is_compared_at_the_loss_of_all_its_gates() -> None:
             thresholds = [t - 1e-9 for t in path.thresholds(level)]
             stopped = torch.tensor([any(s < t for s, t in zip(row, thresholds, strict=True)) for row in scores])
             assert stopped[y > 0].double().mean().item() <= lost
-            said = incremental[k]["early_stopping_at"][f"{lost:g}"]
-            assert said == pytest.approx(stopped[y == 0].double().mean().item(), abs=0.003)
+            reported = incremental[k]["early_stopping_at"][f"{lost:g}"]
+            assert reported == pytest.approx(stopped[y == 0].double().mean().item(), abs=0.003)
 
 
 def test_the_weights_of_a_stream_have_its_share_and_a_mean_of_one() -> None:

@@ -97,7 +97,7 @@ def test_an_interrupted_run_resumes_from_its_last_epoch(tmp_path, monkeypatch) -
 
     monkeypatch.setattr(GatedLightningModule, "training_step", count_steps)
     interrupt_at = None
-    whole = Runner(tmp_path / "whole", work=tmp_path / "work-whole").execute(run)
+    uninterrupted = Runner(tmp_path / "uninterrupted", work=tmp_path / "work-uninterrupted").execute(run)
     total = len(steps)
     per_epoch = total // 2
     steps.clear()
@@ -110,4 +110,4 @@ def test_an_interrupted_run_resumes_from_its_last_epoch(tmp_path, monkeypatch) -
     interrupt_at = None
     resumed = runner.execute(run)
     assert len(steps) == total - per_epoch > 0, "the first epoch is not computed again, the second is"
-    assert {**resumed, "seconds": 0} == {**whole, "seconds": 0}
+    assert {**resumed, "seconds": 0} == {**uninterrupted, "seconds": 0}

@@ -1,4 +1,4 @@
-"""The page says what the result files say, whatever is there of them, and the same each time."""
+"""The page agrees with the result files, whichever of them exist, and is the same each time."""
 
 import json
 import re
@@ -31,9 +31,9 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[Path, Path, list[Path]]:
+def complete(tmp_path_factory) -> tuple[Path, Path, list[Path]]:
     """All results, made up, and their page."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("complete")
     results, page = folder / "results", folder / "docs" / "page.md"
     fake_results.write(results, fake_results.every_run(results))
     return results, page, write_page(results, "lite", page)
@@ -47,8 +47,8 @@ def cells(text: str, heading: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_each_experiment_has_a_section_and_a_picture(whole) -> None:
-    _, page, written = whole
+def test_each_experiment_has_a_section_and_a_picture(complete) -> None:
+    _, page, written = complete
     text = page.read_text()
     assert sorted(section.experiment for section in SECTIONS) == sorted(EXPERIMENTS)
     for section in SECTIONS:
@@ -62,15 +62,15 @@ def test_each_experiment_has_a_section_and_a_picture(whole) -> None:
         assert (page.parent / target).exists()
 
 
-def test_what_is_returned_is_what_was_written(whole) -> None:
-    results, page, written = whole
+def test_the_returned_files_are_those_written(complete) -> None:
+    results, page, written = complete
     there = {path for path in page.parent.rglob("*") if path.is_file()} | {results / "claims.json"}
     assert set(written) == there and len(written) == len(there)
     assert written[-1] == page
 
 
-def test_claims_stand_in_the_file_on_the_page_and_below_it(whole) -> None:
-    results, page, _ = whole
+def test_claims_are_in_the_file_and_on_the_page(complete) -> None:
+    results, page, _ = complete
     text, found = page.read_text(), claims(results, "lite")
     assert json.loads((results / "claims.json").read_text()) == [claim.to_json() for claim in found]
     held, missed = (sum(claim.holds is verdict for claim in found) for verdict in (True, False))
@@ -83,8 +83,8 @@ def test_claims_stand_in_the_file_on_the_page_and_below_it(whole) -> None:
 
 
 @pytest.mark.parametrize("task", PUBLIC_TASKS)
-def test_table_1_is_what_the_files_say(whole, task) -> None:
-    results, page, _ = whole
+def test_table_1_agrees_with_the_files(complete, task) -> None:
+    results, page, _ = complete
     rows = cells(page.read_text(), f"### {TASKS[task].title}")
     assert len(rows) == 6
     a, b = PAPER_WEIGHTS[task].trade_off
@@ -142,8 +142,8 @@ def test_some_results_give_some_of_the_page(tmp_path) -> None:
         runs = set(EXPERIMENTS[section.experiment].runs("lite", results=tmp_path))
         done = len(runs & set(there))
         command = f"`python -m reproduction run {section.experiment} "
-        said = f"*{done} of {len(runs)} runs are finished*; to run the others: {command}"
-        assert (said in text) == (0 < done < len(runs))
+        notice = f"*{done} of {len(runs)} runs are finished*; to run the others: {command}"
+        assert (notice in text) == (0 < done < len(runs))
         assert (tmp_path / "page" / section.file()).exists() == (done > 0)
     assert "| 1 of 3 |" in text and "| 0 of 3 |" in text
     assert "± 0.0000" not in text[text.index("## Table 1") :], "one seed has no standard deviation"
@@ -220,11 +220,11 @@ def test_a_deeper_analysis_of_another_data_set_has_a_picture_of_its_own(tmp_path
         text = (tmp_path / "page.md").read_text()
         assert sorted(path.name for path in folder.glob("alpha*")) == pictures
         there = len(tasks) * 15
-        wanted = len({"cifar10", *tasks}) * 15
+        expected = len({"cifar10", *tasks}) * 15
         assert (
-            f"*{there} of {wanted} runs are finished*; to run the others: `python -m reproduction run figure-alpha"
+            f"*{there} of {expected} runs are finished*; to run the others: `python -m reproduction run figure-alpha"
             in text
-        ) == (there < wanted)
+        ) == (there < expected)
         assert ('The same experiment on wake word "marvin":\n' in text) == ("wake-word" in tasks)
 
 
@@ -306,7 +306,7 @@ def test_no_code_of_a_mask_is_below_its_entropy(sizes) -> None:
     mask = MaskSize(values, kept)
     assert mask.entropy_bytes <= mask.bitmap_bytes + 1e-9
     assert mask.indices_bytes == kept * (2 if values <= 65_536 else 4)
-    if values < 3000:  # the masks of so many kept values, counted; the entropy bounds their number from above
+    if values < 3000:  # count the masks with this many kept values; the entropy bounds their number from above
         assert log2(comb(values, kept)) / 8 <= mask.entropy_bytes + 1e-9
         assert mask.entropy_bytes <= (log2(comb(values, kept)) + log2(values + 1)) / 8 + 1e-9
 
@@ -321,14 +321,16 @@ def test_findings_are_computed() -> None:
     assert count_finding({"here": {1: result(0.9), 2: {}, 8: result(0.88)}, "there": {1: result(0.5), 8: {}}}) == (
         "Here, from one layer to eight, accuracy changes by −2.00 points on here."
     )
-    said = alpha_finding(result(0.8), {0.1: result(0.81, 0.91), 0.5: result(0.79, 0.95), 0.7: {}})
-    assert "at 1 of 2 values of α" in said
-    assert "AUC is 0.9100 at α = 0.1 and 0.9500 at α = 0.5" in said
+    finding = alpha_finding(result(0.8), {0.1: result(0.81, 0.91), 0.5: result(0.79, 0.95), 0.7: {}})
+    assert "at 1 of 2 values of α" in finding
+    assert "AUC is 0.9100 at α = 0.1 and 0.9500 at α = 0.5" in finding
     assert gate_input_finding({0: result(0.9, 0.8), 4: result(0.8, 0.9)}) == (
         "Here the gate is best when it reads block 4, and the network is best when the gate reads the raw input."
     )
-    said = two_stages_finding(result(0.9, stopping=0.6), [result(0.88, stopping=0.7), result(0.89, stopping=0.5), {}])
-    assert "+1.00 points" in said and "−10.00 points" in said and "best of 2 " in said
+    finding = two_stages_finding(
+        result(0.9, stopping=0.6), [result(0.88, stopping=0.7), result(0.89, stopping=0.5), {}]
+    )
+    assert "+1.00 points" in finding and "−10.00 points" in finding and "best of 2 " in finding
     assert two_stages_finding({}, [result(0.9)]) == alpha_finding({}, {0.1: result(0.9)}) == count_finding({}) == ""
 
 

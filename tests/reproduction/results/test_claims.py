@@ -1,4 +1,4 @@
-"""Claims are what a plain computation over the result files says, with all, with some and with no runs."""
+"""Claims agree with a plain computation over the result files: with all, with some and with no runs."""
 
 import json
 import re
@@ -61,8 +61,8 @@ def test_the_rows_of_table_1_are_compared_seed_by_seed(folder, task) -> None:
     branchy, plain = read(folder, task, "BranchyNet-4"), read(folder, task, "Baseline")
     for lost, text in (("0.005", "0.5 %"), ("0.01", "1 %"), ("0.02", "2 %")):
         stops = [[r["test"]["gates"][0]["early_stopping_at"][lost] for r in group] for group in (ours, branchy)]
-        said = value(found, task, f"best trade-off: early stopping at {text} of positives lost, minus")
-        assert said == pytest.approx(np.subtract(*stops).mean(), abs=1e-8)
+        claimed = value(found, task, f"best trade-off: early stopping at {text} of positives lost, minus")
+        assert claimed == pytest.approx(np.subtract(*stops).mean(), abs=1e-8)
         spread = of(found, task, f"best trade-off: early stopping at {text} of positives lost, minus").std
         assert spread == pytest.approx(np.subtract(*stops).std(ddof=1), abs=1e-8)
     aucs = [np.mean([r["test"]["gates"][0]["auc"] for r in group]) for group in (ours, branchy)]
@@ -72,8 +72,8 @@ def test_the_rows_of_table_1_are_compared_seed_by_seed(folder, task) -> None:
         assert value(found, task, f"{row}: activation sparsity") == pytest.approx(sparsity, abs=1e-8)
         accuracy = np.mean([r["test"]["points"]["accurate"]["accuracy"] for r in group])
         before = np.mean([r["test"]["points"]["even"]["accuracy"] for r in plain])
-        said = value(found, task, f"{row}: accuracy minus the Baseline's, in points,")
-        assert said == pytest.approx(100 * (accuracy - before), abs=1e-7)
+        claimed = value(found, task, f"{row}: accuracy minus the Baseline's, in points,")
+        assert claimed == pytest.approx(100 * (accuracy - before), abs=1e-7)
     stopped = np.mean([r["test"]["points"]["accurate"]["early_stopping"] for r in accurate])
     assert value(found, task, "best accuracy: early stopping") == pytest.approx(stopped, abs=1e-8)
 

@@ -17,7 +17,7 @@ RESULTS = Path(__file__).parents[3] / "results"
 
 
 def committed_run(file: Path) -> Run:
-    """Return the run that a result file says it belongs to."""
+    """Return the run that a result file belongs to."""
     described = json.loads(file.read_text())["run"]
     settings = {
         name: tuple(value) if isinstance(value, list) else value for name, value in described["settings"].items()

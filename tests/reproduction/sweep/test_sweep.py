@@ -23,28 +23,28 @@ trials = st.lists(st.builds(Trial, st.just(GC(0.5, 0.5)), shares, shares, shares
 
 
 @given(trials)
-def test_the_front_is_what_nobody_beats(some) -> None:
-    front = pareto_front(some)
+def test_no_trial_beats_one_of_the_front(trials) -> None:
+    front = pareto_front(trials)
     assert front
-    for one in some:
+    for one in trials:
         beaten = any(
             all(b >= a for a, b in zip(one.objectives, o.objectives, strict=True)) and o.objectives != one.objectives
-            for o in some
+            for o in trials
         )
         assert (one in front) == (not beaten)
 
 
 @given(trials)
-def test_the_most_accurate_that_fulfils_all_is_chosen(some) -> None:
-    front = pareto_front(some)
+def test_the_most_accurate_that_fulfils_all_is_chosen(trials) -> None:
+    front = pareto_front(trials)
     good = [t for t in front if t.early_stopping >= 0.3 and t.activation_sparsity >= 0.4]
-    chosen = best_accuracy(some, early_stopping=0.3, sparsity=0.4)
+    chosen = best_accuracy(trials, early_stopping=0.3, sparsity=0.4)
     assert chosen in front
     if good:
         assert chosen.accuracy == max(t.accuracy for t in good)
-    good = [t for t in some if t.accuracy >= 0.5 and t.activation_sparsity >= 0.4]  # what beats one is as good
+    good = [t for t in trials if t.accuracy >= 0.5 and t.activation_sparsity >= 0.4]  # what beats one is as good
     if good:
-        chosen = best_trade_off(some, accuracy=0.5, sparsity=0.4)
+        chosen = best_trade_off(trials, accuracy=0.5, sparsity=0.4)
         assert chosen.stopping_at_loss == max(t.stopping_at_loss for t in good)
 
 
@@ -124,8 +124,8 @@ def test_the_trade_off_must_be_as_accurate_by_a_margin(tmp_path) -> None:
 
 
 def test_a_trial_reads_well() -> None:
-    said = "α 0.2, β 0.3, after 4: accuracy 95.00%, early stopping 90.0% (50.0% at equal loss), sparsity 50.0%"
-    assert str(Trial(GC(0.2, 0.3), 0.95, 0.9, 0.5, 0.5)) == said
+    text = "α 0.2, β 0.3, after 4: accuracy 95.00%, early stopping 90.0% (50.0% at equal loss), sparsity 50.0%"
+    assert str(Trial(GC(0.2, 0.3), 0.95, 0.9, 0.5, 0.5)) == text
 
 
 def test_a_storage_that_is_none_is_refused() -> None:
