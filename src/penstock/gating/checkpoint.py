@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -71,7 +70,11 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
         if isinstance(model, nn.Module) == (at is None):
             raise CutError("only one of them is a list of stages.")
         net = gate(model, example, at, layer=configs, positives=positives, background=header["background"])
-        _fill(net, tensors, header["tied"])
+        tensors |= {name: tensors[source] for name, source in header["tied"].items()}
+        for prefix, part in _parts(net):
+            part.load_state_dict(
+                {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+            )
     except (PenstockError, RuntimeError) as error:
         raise StorageError(
             f"{path} holds a gated {spec['model']}, which does not fit the given {type(model).__name__}: {error} Pass "
@@ -95,9 +98,9 @@ def _check_gates(net: GatedNetwork) -> None:
 
 def _tensors(net: GatedNetwork) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return each tensor once, and the other names of tensors that have several."""
-    state = {
-        name: t for part, module in _parts(net) for name, t in module.state_dict(prefix=part, keep_vars=True).items()
-    }
+    state: dict[str, Tensor] = {}
+    for prefix, part in _parts(net):
+        part.state_dict(destination=state, prefix=prefix, keep_vars=True)
     others = [name.partition(".")[2] for name, tensor in state.items() if not isinstance(tensor, Tensor)]
     if others:
         raise StorageError(
@@ -105,18 +108,8 @@ def _tensors(net: GatedNetwork) -> tuple[dict[str, Tensor], dict[str, str]]:
         )
     first: dict[int, str] = {}
     tied = {name: first[id(t)] for name, t in state.items() if first.setdefault(id(t), name) != name}
-    kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in tied}
-    shared = Counter(t.untyped_storage().data_ptr() for t in kept.values())
-    for name, t in kept.items():
-        if shared[t.untyped_storage().data_ptr()] > 1:  # views of one storage, which safetensors refuses
-            kept[name] = t.clone()
-    return kept, tied
-
-
-def _fill(net: GatedNetwork, tensors: Mapping[str, Tensor], tied: Mapping[str, str]) -> None:
-    full = dict(tensors) | {name: tensors[source] for name, source in tied.items()}
-    for prefix, module in _parts(net):
-        module.load_state_dict({name.removeprefix(prefix): t for name, t in full.items() if name.startswith(prefix)})
+    # Cloned, because safetensors refuses views of one storage.
+    return {name: t.detach().cpu().contiguous().clone() for name, t in state.items() if name not in tied}, tied
 
 
 def _parts(net: GatedNetwork) -> list[tuple[str, nn.Module]]:

@@ -85,8 +85,8 @@ class Objective:
         """Return α and β of each layer; 0 where the layer lacks that half."""
         gated = [layer.gate is not None for layer in net.layers]
         compressed = [layer.compression is not None for layer in net.layers]
-        alphas = _for_each("alpha", self.alpha, gated, share=True)
-        return alphas, _for_each("beta", self.beta, compressed, share=False)
+        alpha = self.alpha if isinstance(self.alpha, Sequence) else self.alpha / max(1, sum(gated))
+        return _for_each("alpha", alpha, gated), _for_each("beta", self.beta, compressed)
 
     def class_weights(self, net: GatedNetwork, labels: Tensor) -> Tensor | None:
         """Return the weight of each class in the prediction loss; None if all weigh the same."""
@@ -159,9 +159,8 @@ def _as_sequence(value: float | Sequence[float] | None) -> Sequence[float]:
     return value if isinstance(value, Sequence) else [value]
 
 
-def _for_each(name: str, given: float | Sequence[float], has: list[bool], share: bool) -> list[float]:
-    if not isinstance(given, Sequence):
-        given = [given / max(1, sum(has)) if share else given] * len(has)
-    if len(given) != len(has):
-        raise ObjectiveError(f"{name} must be one number or one for each of {len(has)} layers, got {len(given)}.")
-    return [float(value) if yes else 0.0 for value, yes in zip(given, has, strict=True)]
+def _for_each(name: str, given: float | Sequence[float], present: list[bool]) -> list[float]:
+    values = given if isinstance(given, Sequence) else [given] * len(present)
+    if len(values) != len(present):
+        raise ObjectiveError(f"{name} must be one number or one for each of {len(present)} layers, got {len(values)}.")
+    return [float(value) if yes else 0.0 for value, yes in zip(values, present, strict=True)]

@@ -65,7 +65,7 @@ class BlockNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.blocks(x)  # (batch, in_channels, *size) -> (batch, 8 * width, *size / 8)
-        return self.head(self.hidden(x))  # type: ignore[no-any-return]  # (batch, 8 * width) -> (batch, classes)
+        return self.head(self.hidden(x))  # -> (batch, classes)
 
 
 class Residual(nn.Module):
@@ -82,7 +82,7 @@ class Residual(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.relu(self.body(x) + self.skip(x))  # type: ignore[no-any-return]
+        return self.relu(self.body(x) + self.skip(x))
 
 
 def conv_norm(

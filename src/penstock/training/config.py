@@ -54,14 +54,12 @@ class OptimizerConfig:
         if masks:
             groups.append({"params": masks, "lr": self.rate * self.mask_rate})
         optimizer = torch.optim.Adam(groups)
-        rates = [group["lr"] for group in groups]
-        schedules: dict[str, Callable[[], LRScheduler | None]] = {
-            "one-cycle": lambda: OneCycleLR(optimizer, rates, total_steps=steps),
-            "rise-and-fall": lambda: OneCycleLR(optimizer, rates, total_steps=steps, cycle_momentum=False),
-            "cosine": lambda: CosineAnnealingLR(optimizer, steps),
-            "constant": lambda: None,
-        }
-        return optimizer, schedules[self.schedule]()
+        if self.schedule == "constant":
+            return optimizer, None
+        if self.schedule == "cosine":
+            return optimizer, CosineAnnealingLR(optimizer, steps)
+        rates, cycle_momentum = [group["lr"] for group in groups], self.schedule == "one-cycle"
+        return optimizer, OneCycleLR(optimizer, rates, total_steps=steps, cycle_momentum=cycle_momentum)
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,13 @@ class Hardware:
         return found or torch.device("cpu")
 
     def bfloat16(self) -> bool:
-        """Return whether to compute in bfloat16."""
-        return self.precision == "bfloat16" or (self.precision == "auto" and has_fast_bfloat16(self.accelerator))
+        """Return whether to compute in bfloat16: if asked to, or if this machine computes it faster than float32."""
+        if self.precision != "auto":
+            return self.precision == "bfloat16"
+        if self.accelerator != "cpu":
+            return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+        return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "sve_bf16"))
 
 
 @dataclass(frozen=True)
@@ -128,14 +131,6 @@ class FitConfig:
         _check_choice("keep", self.keep, Keep)
         if self.keep == "best" and self.folder is None:
             raise TrainingError("keep='best' needs a folder for its checkpoints: pass folder.")
-
-
-def has_fast_bfloat16(accelerator: str = "cpu") -> bool:
-    """Return whether this machine computes bfloat16 faster than float32."""
-    if accelerator != "cpu":
-        return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("sve_bf16"))
 
 
 def _check_choice(name: str, value: object, choices: Any) -> None:

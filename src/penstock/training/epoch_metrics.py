@@ -26,9 +26,7 @@ class EpochMetrics(Metric):
     samples: Tensor
     correct: Tensor
     correct_open: Tensor
-    seen: Tensor
-    stops: Tensor
-    cascade: Tensor
+    counts: Tensor
 
     def __init__(self, net: GatedNetwork):
         super().__init__()
@@ -39,9 +37,7 @@ class EpochMetrics(Metric):
             "samples": (),
             "correct": (),
             "correct_open": (),
-            "seen": (gates, 2),  # [negatives, positives] that each gate has scored
-            "stops": (gates, 2),
-            "cascade": (2, 2),  # [negatives, positives] x [seen, stopped by any gate]
+            "counts": (gates + 1, 2, 2),  # each gate, and all together x negatives, positives x seen, stopped
         }.items():
             self.add_state(name, torch.zeros(shape, dtype=torch.float64), dist_reduce_fx="sum")
         self.curves = torch.nn.ModuleList([BinaryAUROC(thresholds=AUC_STEPS) for _ in range(gates)])
@@ -60,16 +56,16 @@ class EpochMetrics(Metric):
             stopped_here = is_stopped(logit, layer.gate.threshold)
             positive = layer.gate.omega(labels, net.background)
             stopped |= stopped_here
-            for kind, which in enumerate((~positive, positive)):
-                self.seen[i, kind] += which.sum()
-                self.stops[i, kind] += (which & stopped_here).sum()
+            self._count(i, positive, stopped_here)
             self.curves[i].update(logit.sigmoid(), positive.long())  # type: ignore[operator]
-        positive = net.positive(labels)
-        for kind, which in enumerate((~positive, positive)):
-            self.cascade[kind, 0] += which.sum()
-            self.cascade[kind, 1] += (which & stopped).sum()
+        self._count(-1, net.positive(labels), stopped)
         self.correct += (predicted.masked_fill(stopped, net.background) == labels).sum()
         self.correct_open += (predicted == labels).sum()
+
+    def _count(self, row: int, positive: Tensor, stopped: Tensor) -> None:
+        for kind, which in enumerate((~positive, positive)):
+            self.counts[row, kind, 0] += which.sum()
+            self.counts[row, kind, 1] += (which & stopped).sum()
 
     def compute(self) -> dict[str, float]:
         """Return the epoch's metrics by name, without those that no sample contributes to."""
@@ -77,18 +73,17 @@ class EpochMetrics(Metric):
         metrics["accuracy"] = (self.correct / self.samples).item()
         metrics["accuracy_open"] = (self.correct_open / self.samples).item()
         if self._net.active():
-            metrics |= _shares(("early_stopping", "positive_lost_rate"), self.cascade[:, 1], self.cascade[:, 0])
+            metrics |= _stop_rates(self.counts[-1], suffix="")
         for i, curve in enumerate(self.curves):
-            if self.seen[i].min() > 0:
+            if self.counts[i, :, 0].min() > 0:
                 metrics[f"auc/{i}"] = curve.compute().item()  # type: ignore[operator]
-                names = (f"early_stopping/{i}", f"positive_lost_rate/{i}")
-                metrics |= _shares(names, self.stops[i], self.seen[i])
+                metrics |= _stop_rates(self.counts[i], suffix=f"/{i}")
         return metrics
 
     def check_both_kinds(self) -> None:
         """Raise a LabelError if the epoch had no positive or no negative sample."""
         if self._net.active():
-            negatives, positives = self.cascade[:, 0].tolist()
+            negatives, positives = self.counts[-1, :, 0].tolist()
             check_both_kinds(torch.tensor([True] * bool(positives) + [False] * bool(negatives)), "train")
 
     def reset(self) -> None:
@@ -125,5 +120,6 @@ def collapse(metrics: dict[str, float], net: GatedNetwork) -> list[str]:
     return findings
 
 
-def _shares(names: tuple[str, str], parts: Tensor, totals: Tensor) -> dict[str, float]:
-    return {name: (part / total).item() for name, part, total in zip(names, parts, totals, strict=True) if total > 0}
+def _stop_rates(counts: Tensor, suffix: str) -> dict[str, float]:
+    kinds = zip(("early_stopping", "positive_lost_rate"), counts, strict=True)
+    return {name + suffix: (stopped / seen).item() for name, (seen, stopped) in kinds if seen > 0}

@@ -10,7 +10,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from penstock.datasets.loading import pair_of
 from penstock.errors import TrainingError
@@ -67,25 +67,20 @@ class GatedLightningModule(L.LightningModule):
         optimizer: OptimizerConfig | OptimizerFactory = OptimizerConfig(),
     ):
         super().__init__()
-        self.net = net
-        self.objective = objective
-        self.optimizer = optimizer
+        self.net, self.objective, self.optimizer = net, objective, optimizer
         self.history = History()
-        # The underscores are needed because "train" is a method of nn.ModuleDict.
-        self.meters = nn.ModuleDict({"train_": EpochMetrics(net), "val_": EpochMetrics(net)})
-        self._val_metrics: dict[str, float] = {}
+        self.train_metrics, self.val_metrics = EpochMetrics(net), EpochMetrics(net)
+        self._val_row: dict[str, float] = {}
         self._suspects: set[str] = set()
 
     def setup(self, stage: str) -> None:
         """Reset the thresholds, which were calibrated for other weights, and switch to training mode."""
-        if stage != "fit":
-            return
-        self.net.thresholds = [None if layer.gate is None else 0.0 for layer in self.net.layers]
-        if not self.net.training:
-            self.net.train()
+        if stage == "fit":
+            self.net.thresholds = [None if layer.gate is None else 0.0 for layer in self.net.layers]
+            if not self.net.training:  # else what the user froze with .eval() stays frozen
+                self.net.train()
 
     def configure_optimizers(self) -> Any:
-        """Build the optimizer and its schedule."""
         if not isinstance(self.optimizer, OptimizerConfig):
             return self.optimizer(self.net.parameters())
         steps = self.trainer.estimated_stepping_batches
@@ -100,13 +95,11 @@ class GatedLightningModule(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
-        """Return the loss of a batch."""
         loss = self._step("train", batch, index)
         self.log("loss", loss.detach(), prog_bar=True, logger=False)
         return loss
 
     def validation_step(self, batch: tuple[Tensor, Tensor], index: int) -> None:
-        """Update the validation metrics with a batch."""
         self._step("val", batch, index)
 
     def _step(self, part: str, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
@@ -125,41 +118,43 @@ class GatedLightningModule(L.LightningModule):
                 f"the loss is not finite in {part} batch {index}, epoch {self.current_epoch + 1} ({values}), although "
                 "the input is: training diverged. Lower the learning rate, or set precision to float32."
             )
-        self.meters[f"{part}_"].update(out, y, loss)  # type: ignore[operator]
+        self._metrics(part).update(out, y, loss)
         return loss.total
 
     def on_validation_epoch_start(self) -> None:
         """Reset the counts of an earlier validation of this epoch, or of Lightning's sanity check."""
-        self.meters["val_"].reset()  # type: ignore[operator]
+        self.val_metrics.reset()
 
     def on_validation_epoch_end(self) -> None:
-        """Log the validation metrics."""
         if not self.trainer.sanity_checking:
-            self._val_metrics = self._measured("val")
-            self.log_dict(self._val_metrics, sync_dist=False)
+            self._val_row = self._measured("val")
+            self.log_dict(self._val_row, sync_dist=False)
 
     def on_train_epoch_end(self) -> None:
         """Log the epoch and warn about collapsed gates and masks. Lightning validates before this hook."""
-        row = {"epoch": float(self.current_epoch + 1)} | self._measured("train") | self._val_metrics
-        prefix = "val/" if self._val_metrics else "train/"
+        row = {"epoch": float(self.current_epoch + 1)} | self._measured("train") | self._val_row
+        prefix = "val/" if self._val_row else "train/"
         metrics = {key.removeprefix(prefix): value for key, value in row.items() if key.startswith(prefix)}
         self._warn_about(collapse(metrics, self.net))
         row |= {f"density/{i}": layer.density for i, layer in enumerate(self.net.layers)}
-        logged = {key: value for key, value in row.items() if key != "epoch" and key not in self._val_metrics}
+        logged = {key: value for key, value in row.items() if key != "epoch" and key not in self._val_row}
         self.log_dict(logged, sync_dist=False)
         for key, short in (("val/accuracy", "accuracy"), ("val/early_stopping", "stopped")):
             if key in row:
                 self.log(short, row[key], prog_bar=True, logger=False)
-        self._val_metrics = {}
+        self._val_row = {}
         self.history.epochs.append(row)
 
     def _measured(self, part: str) -> dict[str, float]:
-        """Return the metrics of an epoch, named ``part/…``, and reset its meter."""
-        meter: EpochMetrics = self.meters[f"{part}_"]  # type: ignore[assignment]
-        metrics = meter.compute()
-        meter.check_both_kinds()
-        meter.reset()
-        return {f"{part}/{name}": value for name, value in metrics.items()}
+        """Return the metrics of an epoch, named ``part/…``, and reset them."""
+        metrics = self._metrics(part)
+        row = {f"{part}/{name}": value for name, value in metrics.compute().items()}
+        metrics.check_both_kinds()
+        metrics.reset()
+        return row
+
+    def _metrics(self, part: str) -> EpochMetrics:
+        return self.train_metrics if part == "train" else self.val_metrics
 
     def _warn_about(self, findings: list[str]) -> None:
         """Warn once about each finding of two consecutive epochs or of the last one; keep those still true."""
@@ -173,11 +168,9 @@ class GatedLightningModule(L.LightningModule):
         self._suspects = {_kind(finding) for finding in findings}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Store the history with the weights."""
         checkpoint["history"] = {"epochs": self.history.epochs, "warnings": self.history.warnings}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the history."""
         self.history.epochs = list(checkpoint["history"]["epochs"])
         self.history.warnings = list(checkpoint["history"]["warnings"])
 

@@ -47,17 +47,12 @@ class Gate(nn.Module):
         super().__init__()
         if positives is not None and not len(positives):
             raise LabelError("positives must name at least one label, or be None for all but background, got none.")
-        self.granularity = granularity
+        self.granularity, self.width = granularity, width
         self.positives = None if positives is None else tuple(sorted({int(label) for label in positives}))
         self.squeeze = nn.Linear(prod(MASK_LAYOUTS[granularity].mask_shape(feature)), width)
         self.norm = nn.LayerNorm(width)
         self.score = nn.Linear(width, 1)
         self.register_buffer("threshold", torch.zeros((), dtype=torch.float64))
-
-    @property
-    def width(self) -> int:
-        """The number of hidden units."""
-        return self.squeeze.out_features
 
     def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
         return self.score(self.hidden(x, kept)).squeeze(1).float()

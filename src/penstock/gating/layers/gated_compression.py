@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from math import prod
 
 import torch
@@ -51,26 +52,18 @@ class GatedCompression(nn.Module):
         super().__init__()
         self.feature = tuple(feature)
         self.config = config
-        self.compression = None
-        if config.has_compression:
-            self.compression = Compression(self.feature, config.granularity, config.mask)
+        mask = Compression(self.feature, config.granularity, config.mask) if config.has_compression else None
+        self.compression = mask
         self.gate = self._build_gate(positives, classes, background) if config.has_gate else None
 
     def _build_gate(self, positives: Collection[int] | None, classes: int | None, background: int) -> Gate:
-        config = self.config
-        if not config.class_loss_weight:
-            return Gate(self.feature, self._gate_granularity, width=config.gate_width, positives=positives)
-        if classes is None:
-            raise LabelError("class_loss_weight needs the number of classes: pass classes.")
-        return ClassGate(
-            self.feature,
-            self._gate_granularity,
-            classes=classes,
-            background=background,
-            class_loss_weight=config.class_loss_weight,
-            width=config.gate_width,
-            positives=positives,
-        )
+        build: Callable[..., Gate] = Gate
+        weight = self.config.class_loss_weight
+        if weight:
+            if classes is None:
+                raise LabelError("class_loss_weight needs the number of classes: pass classes.")
+            build = partial(ClassGate, classes=classes, background=background, class_loss_weight=weight)
+        return build(self.feature, self._gate_granularity, width=self.config.gate_width, positives=positives)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         masked = self.apply_mask(x)
@@ -84,8 +77,8 @@ class GatedCompression(nn.Module):
         """Return the gate's output for unmasked features, reading only what the mask keeps."""
         assert self.gate is not None
         if self.compression is None:
-            return self.gate(x)  # type: ignore[no-any-return]
-        return self.gate(self.compression.pack(x), self.read)  # type: ignore[no-any-return]
+            return self.gate(x)
+        return self.gate(self.compression.pack(x), self.read)
 
     @property
     def layout(self) -> MaskLayout:
@@ -98,14 +91,14 @@ class GatedCompression(nn.Module):
         assert self.gate is not None
         if self.compression is None:
             return torch.arange(self._gate_inputs)
-        if not self._reads_all:
+        if self.config.gate_input == "kept":
             return self.compression.kept
         return self.compression.mask.detach().expand(self.feature).flatten().nonzero().flatten()
 
     @property
     def any_length(self) -> bool:
         """Whether axes that the mask does not cover may differ in length from the example."""
-        return self.layout.any_length and not self._reads_all
+        return MASK_LAYOUTS[self._gate_granularity].any_length
 
     @property
     def density(self) -> float:
@@ -123,12 +116,8 @@ class GatedCompression(nn.Module):
         return 0 if self.gate is None else self.gate.macs(round(self.density * self._gate_inputs))
 
     @property
-    def _reads_all(self) -> bool:
-        return self.config.gate_input == "all"
-
-    @property
     def _gate_granularity(self) -> Granularity:
-        return "element" if self._reads_all else self.config.granularity
+        return "element" if self.config.gate_input == "all" else self.config.granularity
 
     @property
     def _gate_inputs(self) -> int:

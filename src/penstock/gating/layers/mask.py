@@ -1,14 +1,9 @@
 """How the weights φ of a mask become 0s and 1s (the paper's equations 5 and 6).
 
-    "thresholded"    1 where σ(φ) > ½: the paper's Γ
-    "drawn"          of those, each with probability σ(φ), drawn per sample and dimension, during training only
+The mask's gradient, x · ∂loss/∂y, is passed straight through to φ, also of dropped dimensions, so they can come back.
 
-Neither has a gradient of its own, so the mask's gradient is passed straight through to φ. A dropped dimension still
-receives one (the gradient of the mask is x · ∂loss/∂y, whatever the mask is), so it can come back.
-
-Evaluation and deployment always threshold. Drawing follows the stochastic binarisation of binarised networks
-(Courbariaux et al., arXiv:1602.02830), which inspired the paper's layer: the network learns not to rely on any single
-dimension (docs/decisions/0012-drawn-masks.md).
+Drawn masks follow the stochastic binarisation of binarised networks (Courbariaux et al., arXiv:1602.02830), which
+inspired the paper's layer: the network learns not to rely on any single dimension (docs/decisions/0012-drawn-masks.md).
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ def binary_mask(phi: Tensor) -> Tensor:
     >>> (mask * torch.tensor([-1.0, 2.0, 3.0])).sum().backward(); phi.grad.tolist()
     [-1.0, 2.0, 3.0]
     """
-    return _StraightThrough.apply(phi)  # type: ignore[no-any-return]
+    return _StraightThrough.apply(phi)
 
 
 def drawn_mask(phi: Tensor, samples: int) -> Tensor:

@@ -10,6 +10,7 @@ import difflib
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -174,21 +175,18 @@ def _places(traced: Trace, measured: Measured) -> tuple[Place, ...]:
     for i, crossing in enumerate(_crossings(nodes, measured)):
         if len(crossing) == 1 and _is_feature(crossing[0], measured) and (not legal or legal[-1][1] is not crossing[0]):
             legal.append((i, crossing[0]))
-    total, marks, done = 0, [], 0
-    for i in [*(i for i, _ in legal), len(nodes) - 1]:
-        total += any(measured.macs[node] for node in nodes[done : i + 1])
-        done = i + 1
-        marks.append(total)
+    ends = [0, *(i + 1 for i, _ in legal), len(nodes)]
+    blocks = list(accumulate(any(measured.macs[n] for n in nodes[start:end]) for start, end in pairwise(ends)))
     calls: dict[str, int] = {}
     names = {node: [_numbered(path, calls) for path in paths] for node, paths in traced.ends.items()}
     own = {node: _numbered(_qualified(node), calls) for node in nodes if node.op not in ("call_module", "output")}
     places = []
-    for (i, node), blocks in zip(legal, marks, strict=False):
-        if 0 < blocks < total:
+    for (i, node), blocks_before in zip(legal, blocks, strict=False):
+        if 0 < blocks_before < blocks[-1]:
             *also, name = [node.name, *([own[node]] if node in own else []), *_names(node, names)]
             before = sum(measured.macs[n] for n in nodes[: i + 1])
             shape = tuple(measured.values[node].shape[1:])
-            places.append(Place(Cut(name, blocks / total, before, shape, tuple(also)), node, i))
+            places.append(Place(Cut(name, blocks_before / blocks[-1], before, shape, tuple(also)), node, i))
     return tuple(places)
 
 

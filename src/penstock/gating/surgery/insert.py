@@ -71,16 +71,14 @@ def gate(
         macs=tuple(macs),
         fixed_size=fixed_size,
     )
-    configs, omegas = _configs(layer, len(shapes)), _positives(positives, len(shapes))
-    layers = [
-        GatedCompression(shape, config, positives=omega, classes=classes, background=background)
-        for shape, config, omega in zip(shapes, configs, omegas, strict=True)
-    ]
-    device = example.device
-    network = GatedNetwork(stages, [built.to(device) for built in layers], spec, origin, background=background)
     training = model.training if isinstance(model, nn.Module) else stages[0].training
-    for built in layers:
-        built.train(training)
+    layers = []
+    for shape, config, omega in zip(
+        shapes, _configs(layer, len(shapes)), _positives(positives, len(shapes)), strict=True
+    ):
+        built = GatedCompression(shape, config, positives=omega, classes=classes, background=background)
+        layers.append(built.to(example.device).train(training))
+    network = GatedNetwork(stages, layers, spec, origin, background=background)
     network.training = training
     return network
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,14 +27,13 @@ def partition(model: nn.Module, surveyed: Survey, at: Sequence[Place]) -> tuple[
         cannot get from its input.
     """
     nodes = list(surveyed.traced.graph.nodes)
-    ends = [*(place.index for place in at), len(nodes) - 1]
-    starts = [0, *(end + 1 for end in ends[:-1])]
+    bounds = [0, *(place.index + 1 for place in at), len(nodes)]
     crossing: list[fx.Node | None] = [None, *(place.node for place in at), None]
     for name, constant in surveyed.traced.constants.items():
         setattr(model, name, constant)
     stages = [
-        _StageBuilder(model, surveyed, nodes[start : end + 1], entry, leave)
-        for start, end, entry, leave in zip(starts, ends, crossing, crossing[1:], strict=False)
+        _StageBuilder(model, surveyed, nodes[start:end], entry, leave)
+        for (start, end), (entry, leave) in zip(pairwise(bounds), pairwise(crossing), strict=True)
     ]
     modules = [fx.GraphModule(model, stage.graph, f"Stage{number}") for number, stage in enumerate(stages, start=1)]
     for name in surveyed.traced.constants:

@@ -22,24 +22,24 @@ from penstock.errors import CutError, ShapeError
 from penstock.gating.surgery.trace import Trace, skeleton
 from penstock.gating.temporary_mode import temporary_mode
 
+BATCH, OTHER_BATCH = 2, 3  # a network is measured at two batch sizes, to see which sizes depend on the batch
+
 
 @dataclass(frozen=True)
 class Measured:
-    """Each node's value and MACs per sample; ``values`` at one batch size, ``others`` at another."""
+    """Each node's value at both batch sizes, its MACs per sample, and which nodes depend on the input or are sizes."""
 
     values: dict[fx.Node, Any]
     others: dict[fx.Node, Any]
     macs: dict[fx.Node, int]
-    depends: frozenset[fx.Node]
-    sizes: frozenset[fx.Node]
-    batch: int
-    other_batch: int
+    depends: set[fx.Node]
+    sizes: set[fx.Node]
     classes: int
 
     def batch_first(self, node: fx.Node) -> bool:
         """Return whether the first axis of a tensor, and no other, is the batch."""
         one, two = self.values[node].shape, self.others[node].shape
-        return len(one) == len(two) and one[0] == self.batch and two[0] == self.other_batch and one[1:] == two[1:]
+        return len(one) == len(two) and (one[0], two[0]) == (BATCH, OTHER_BATCH) and one[1:] == two[1:]
 
     def must_cross(self, node: fx.Node) -> bool:
         """Return whether a later stage can only get this value by receiving it."""
@@ -56,8 +56,8 @@ class Measured:
         if isinstance(value, int) and not isinstance(value, bool):
             if value == other:
                 return value, False
-            if value % self.batch == 0 and value // self.batch * self.other_batch == other:
-                return value // self.batch, True
+            if value % BATCH == 0 and value // BATCH * OTHER_BATCH == other:
+                return value // BATCH, True
         return None
 
 
@@ -70,8 +70,8 @@ def measure(model: nn.Module, traced: Trace, example: Tensor) -> Measured:
         setattr(bare, name, constant)
     module = fx.GraphModule(bare, graph)
     try:
-        values, macs = _run(module, example, batch=2)
-        others, _ = _run(module, example, batch=3)
+        values, macs = _run(module, example, BATCH)
+        others, _ = _run(module, example, OTHER_BATCH)
         _check_dtype(module, example, macs)
     except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -79,12 +79,11 @@ def measure(model: nn.Module, traced: Trace, example: Tensor) -> Measured:
             f"expected an example batch that {type(model).__name__} accepts, at any batch size, got "
             f"{tuple(example.shape)}, {example.dtype}: {reason}"
         ) from error
-    classes = _classes(model, graph, values, batch=2)
-    depends: set[fx.Node] = set()  # on the input
+    depends: set[fx.Node] = set()
     for node in graph.nodes:
         if node.op == "placeholder" or not depends.isdisjoint(node.all_input_nodes):
             depends.add(node)
-    return Measured(values, others, macs, frozenset(depends), _sizes(graph), batch=2, other_batch=3, classes=classes)
+    return Measured(values, others, macs, depends, _sizes(graph), _classes(model, graph, values))
 
 
 def measure_stages(stages: list[nn.Module], example: Tensor) -> tuple[list[tuple[int, ...]], list[int]]:
@@ -112,7 +111,7 @@ def check_example(example: Any) -> None:
         raise ShapeError(f"expected an example batch of at least one sample, a tensor (batch, ...), got {found}.")
 
 
-def _sizes(graph: fx.Graph) -> frozenset[fx.Node]:
+def _sizes(graph: fx.Graph) -> set[fx.Node]:
     """Return the nodes that read a shape, and those computed from such nodes alone."""
     sizes: set[fx.Node] = set()
     for node in graph.nodes:
@@ -122,7 +121,7 @@ def _sizes(graph: fx.Graph) -> frozenset[fx.Node]:
         computed = node.op == "call_function" and node.all_input_nodes and sizes.issuperset(node.all_input_nodes)
         if read or computed:
             sizes.add(node)
-    return frozenset(sizes)
+    return sizes
 
 
 @contextlib.contextmanager
@@ -192,15 +191,10 @@ def _metered(module: fx.GraphModule, x: Tensor) -> tuple[dict[fx.Node, Any], dic
     return values, macs
 
 
-def _classes(model: nn.Module, graph: fx.Graph, values: dict[fx.Node, Any], batch: int) -> int:
-    out = values[next(node for node in graph.nodes if node.op == "output")]
-    if isinstance(out, (tuple, list, dict)):
-        found = f"{type(out).__name__} of {len(out)} values"
-    elif isinstance(out, Tensor):
-        found = f"shape {('batch', *out.shape[1:])}"
-    else:
-        found = type(out).__name__
-    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != batch:
+def _classes(model: nn.Module, graph: fx.Graph, values: dict[fx.Node, Any]) -> int:
+    out = values[graph.output_node()]
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != BATCH:
+        found = f"shape {('batch', *out.shape[1:])}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
         raise CutError(
             f"{type(model).__name__} must return class logits (batch, classes), got {found}. Wrap it in a module that "
             "returns only those."

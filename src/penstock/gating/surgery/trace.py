@@ -225,10 +225,8 @@ def _explain(model: nn.Module, failure: _Untraceable) -> str:
     cause = failure.__cause__
     if isinstance(cause, CutError):
         return str(cause)
-    where = ""
-    for frame in traceback.extract_tb(cause.__traceback__ if cause else None):
-        if frame.name == "forward":
-            where = f" at {frame.line!r}"
+    frames = traceback.extract_tb(cause.__traceback__ if cause else None)
+    where = "".join([f" at {frame.line!r}" for frame in frames if frame.name == "forward"][-1:])
     return (
         f"{type(model).__name__}.forward cannot be traced{where}: {cause}. If it depends on the data, divide it "
         "yourself and pass its stages as a list: gate([stage1, stage2, ...], example)."
