@@ -12,7 +12,7 @@ from helpers.zoo import build
 from penstock.errors import BundleError, ExportError
 from penstock.export import Float32, export_bundle
 from penstock.export.exporters import EXPORTERS
-from penstock.export.onnx import export_onnx
+from penstock.export.onnx.stages import export_onnx
 from penstock.runtime import engines
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.engines.onnxruntime import OnnxRuntime

@@ -33,7 +33,7 @@ class StageFile(NamedTuple):
 Exporter: TypeAlias = Callable[[GatedNetwork, Tensor, Precision], list[StageFile]]
 """Exports all stages of a network, given a batch of at least two samples; raises ExportError."""
 
-EXPORTERS = {"onnx": "penstock.export.onnx:export_onnx"}
+EXPORTERS = {"onnx": "penstock.export.onnx.stages:export_onnx"}
 """Exporters by file format, which is also the suffix of the files; imported when they are first used."""
 
 

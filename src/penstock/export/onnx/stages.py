@@ -11,12 +11,12 @@ from torch import Tensor
 
 from penstock.datasets.loading import Data, batches
 from penstock.errors import ExportError
-from penstock.export.channel_pruning import prune_channels
 from penstock.export.exporters import StageFile
-from penstock.export.onnx_graph import cleaned, macs, to_bytes, to_graph
-from penstock.export.payload import convert_input, convert_output, quantization_of
+from penstock.export.onnx.channel_pruning import prune_channels
+from penstock.export.onnx.graph import cleaned, macs, to_bytes, to_graph
+from penstock.export.onnx.payload import convert_input, convert_output, quantization_of
+from penstock.export.onnx.quantization import quantize
 from penstock.export.precision import Int8, Precision
-from penstock.export.quantization import quantize
 from penstock.export.stage_module import DeployedStage
 from penstock.export.verification import check_error, relative_error
 from penstock.gating.network import GatedNetwork

@@ -10,7 +10,7 @@ import penstock as ps
 from helpers.zoo import build
 from penstock.errors import ExportError
 from penstock.export import export_bundle
-from penstock.export.onnx import sample_inputs
+from penstock.export.onnx.stages import sample_inputs
 
 
 @pytest.mark.parametrize("n", [1, 7, 512, 513, 1023, 1024, 5000])

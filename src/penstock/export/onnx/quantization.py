@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-from penstock.export.onnx_graph import cleaned
+from penstock.export.onnx.graph import cleaned
 from penstock.runtime.bundle.graph_names import GATE, INPUT
 
 

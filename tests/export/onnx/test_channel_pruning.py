@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from penstock.export.channel_pruning import prune_channels
-from penstock.export.onnx_graph import cleaned, macs
+from penstock.export.onnx.channel_pruning import prune_channels
+from penstock.export.onnx.graph import cleaned, macs
 
 SIZE = 5
 
