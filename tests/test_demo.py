@@ -18,7 +18,7 @@ pytestmark = [
 
 def test_it_compares_the_plain_and_the_gated_network(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "EPOCHS", 2)
-    result = demo.run(tmp_path, talk=False)
+    result = demo.run(tmp_path, progress=False)
     text = render(*result.tables())
     for line in (
         "accuracy",

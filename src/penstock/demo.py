@@ -65,7 +65,7 @@ class DemoResult:
     files: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return plain values for JSON."""
         return asdict(self)
 
     def tables(self) -> list[RenderableType]:
@@ -87,9 +87,9 @@ class DemoResult:
         return [table, f"Guarantee: {self.guarantee}.", f"Written: {', '.join(self.files)}"]
 
 
-def run(folder: Path, *, seed: int = 0, talk: bool = True) -> DemoResult:
+def run(folder: Path, *, seed: int = 0, progress: bool = True) -> DemoResult:
     """Run the demo; write plots, figures and the gated network into ``folder``."""
-    console = Console(quiet=not talk)
+    console = Console(quiet=not progress)
     data = wrist()
     held_out, test, live = _unseen_people(data.validation, data.test)
     example = data.train.x[:2]
@@ -98,7 +98,7 @@ def run(folder: Path, *, seed: int = 0, talk: bool = True) -> DemoResult:
     torch.manual_seed(seed)
     model = resnet8_1d(example.shape[1], classes=len(data.class_names))
     plain = gate(model, example, at=0)
-    config = FitConfig(epochs=EPOCHS, batch_size=BATCH, seed=seed, progress=talk)
+    config = FitConfig(epochs=EPOCHS, batch_size=BATCH, seed=seed, progress=progress)
     fit(plain, data.train.samples, config=config)
 
     console.print(f"[bold]2[/] the same network, gated at {DEPTH:.0%} of its depth, with the same budget")
@@ -140,16 +140,16 @@ def _compare(
     x = live.x[picked]
     plain.eval()
 
-    def whole() -> None:
+    def run_plain() -> None:
         with torch.no_grad():
             for part in x.split(256):
                 plain(part)
 
-    def stopping() -> None:
+    def run_gated() -> None:
         for part in x.split(256):
             gated.predict(part)
 
-    seconds = best_seconds({"plain": whole, "gated": stopping}, rounds=7)
+    seconds = best_seconds({"plain": run_plain, "gated": run_gated}, rounds=7)
     return DemoResult(
         plain=Row(
             open_network.accuracy, 0.0, 0.0, 0.0, cost.plain_macs, cost.plain_payload_bytes, seconds["plain"] / STREAM

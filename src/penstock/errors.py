@@ -27,19 +27,19 @@ class LabelError(PenstockError):
 
 
 class ObjectiveError(PenstockError):
-    """Weights of the objective that make no sense."""
+    """Invalid weights of the objective."""
 
 
 class TrainingError(PenstockError):
-    """A training that cannot go on, such as one whose loss is not finite."""
+    """A training that cannot continue, such as one whose loss is not finite."""
 
 
 class CalibrationError(PenstockError):
-    """A guarantee that the data cannot carry."""
+    """A guarantee that needs more data than there is."""
 
 
 class StorageError(PenstockError):
-    """A file that is damaged, foreign, newer, or could not be written."""
+    """A file that is damaged, of another or a newer format, or cannot be written."""
 
 
 class DataError(PenstockError):
@@ -51,19 +51,19 @@ class ExportError(PenstockError):
 
 
 class BundleError(PenstockError):
-    """A bundle that is missing, damaged, changed or newer."""
+    """A bundle that is missing, damaged, modified, or of a newer format."""
 
 
 class WireError(PenstockError):
-    """Bytes from a link that are no message, or not for this bundle."""
+    """Bytes that are not a message, or a message for another bundle."""
 
 
 class DeliveryError(PenstockError):
-    """A buffer that is full, or an island that cannot be set up so."""
+    """A full buffer, or an island with an invalid configuration."""
 
 
 class LinkError(PenstockError):
-    """A link that is broken, or that nobody answers at."""
+    """A broken link, or an address at which no server answers."""
 
 
 class MissingExtraError(PenstockError, ImportError):

@@ -1,7 +1,6 @@
-"""Command-line arguments that several commands take, and what their text stands for.
+"""Arguments of several commands, and the functions that parse them or load what they name.
 
-Models and data are named as ``package.module:function``. Each function takes the text and returns the value, or raises
-an error that says what is allowed.
+Models and data are named as ``package.module:function``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`penstock cuts`: list where gates can stand."""
+"""`penstock cuts`: list where gates can be placed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock demo`: the whole way on real data."""
+"""`penstock demo`: train, calibrate and compare on real data."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def demo_command(
     """
     from penstock.demo import run
 
-    result = run(folder, seed=seed, talk=not as_json)
+    result = run(folder, seed=seed, progress=not as_json)
     show(as_json, result.to_json(), *result.tables())

@@ -53,8 +53,8 @@ def wakeword_train(
     gates: Annotated[
         str,
         network_option(
-            help="Blocks (1 to 8) after which gates stand: the first stops non-speech, the second other words. none: "
-            "no gates.",
+            help="Blocks (1 to 8) after which gates are placed: the first stops non-speech, the second other words. "
+            "none: no gates.",
             metavar="BLOCKS",
         ),
     ] = "2,5",
@@ -102,7 +102,7 @@ def wakeword_train(
     Example: `penstock wakeword train --word marvin --data clips/ -o marvin/`
 
     Training windows are cut from the clips at random offsets, with noise, gain and speed changes. The network learns
-    to tell all words apart. Windows of other words that it mistakes for the word are mined from streams and trained
+    to distinguish all words. Windows of other words that it mistakes for the word are mined from streams and trained
     on again. Gates and threshold are set on held-out clips.
     """
     from penstock.wakeword.clips import load_clip_sets

@@ -4,8 +4,8 @@
     from penstock.datasets.wrist import wrist                 # the data set of `penstock demo`
 
 A loader never downloads. It reads the folder it is given, the cache, or an installed package, and checks the files;
-if it finds nothing, the error says how to get the data (`penstock data fetch NAME`). In every data set label 0 is the
-background and the positives count from 1.
+if it finds nothing, the error explains how to get the data (`penstock data fetch NAME`). In every data set label 0 is
+the background and the positives count from 1.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -7,7 +7,7 @@ room or device appears in several clips, accuracy is overestimated. Then make yo
 only one of them.
 
 Clips differ in length, but a network has one: ``window_s``. A longer clip is trimmed equally at both ends. A shorter
-one is padded with silence, so record all classes alike: if only one class is short, the silence gives it away.
+one is padded with silence, so record all classes in the same way: a network recognises a class by its silence.
 """
 
 import hashlib

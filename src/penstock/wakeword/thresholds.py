@@ -94,10 +94,10 @@ def choose_operating_point(
     an optimistic estimate for other streams: claim nothing from the same streams.
 
     With it, the exact Poisson bound of the false alarms is tested from the highest threshold down, and the first
-    failure ends the sequence, whatever lies below. In such a fixed sequence the confidence is that of a single test, so
-    "at most ``per_hour`` false alarms per hour" may be claimed of the chosen point, for streams like these and
-    thresholds fixed beforehand. Misses are few when their exact bound is; where no point has so few, the fewest are
-    taken, and their number is optimistic.
+    failure ends the sequence, even if lower thresholds would pass. In such a fixed sequence the confidence is that of a
+    single test, so "at most ``per_hour`` false alarms per hour" may be claimed of the chosen point, for streams like
+    these and thresholds fixed beforehand. A point is within ``max_miss_rate`` if its exact bound is; if none is, the
+    one with the fewest misses is chosen, and their number is an optimistic estimate.
 
     Args:
         points: of one set of streams, at several thresholds, in any order.

@@ -2,9 +2,9 @@
 
     clips -> windows -> fit -> hard negatives from streams -> fit -> calibrate -> validation streams -> bundle
 
-The network learns to tell all words apart, not only the wake word from the rest: that makes it better at the one. Its
-first gate stops what is not speech, its second what is another word; both are calibrated on held-out speakers. The
-detection threshold is chosen on streams of held-out speakers. Test speakers are never used here.
+The network learns to distinguish all words, which detects the wake word better than wake word against rest. Its first
+gate stops windows without speech, its second windows of other words; both are calibrated, and the detection threshold
+is chosen, on held-out speakers. Test speakers are never used here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class WakeWordConfig:
 
     Attributes:
         width: channels of the network's first block.
-        gate_blocks: blocks (1 to 8) after which gates stand: two; one, for the word alone; or none.
+        gate_blocks: blocks (1 to 8) after which gates are placed: two; one, for the word alone; or none.
         windows: number of training windows.
         epochs: passes over them; each round of hard negatives adds half as many.
         rounds: rounds of hard-negative mining.
@@ -144,7 +144,7 @@ class TrainedWakeWord:
     reached: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the chosen operating point and its metrics as plain values."""
+        """Return the chosen operating point and its metrics as plain values for JSON."""
         metrics = self.chosen.metrics
         return {
             "classes": list(self.classes),
@@ -231,9 +231,9 @@ def calibrate_gates(
 ) -> None:
     """Set the gates' thresholds so that they stop few of the words that the open network detects.
 
-    Counted are windows with the whole word, in noise as in streams, that the open network clearly detects. Others are
-    lost with or without gates, and a gate that had to pass them would pass much else. Windows of one clip are not
-    independent, so this is a rule and not a guarantee, and the bundle carries none.
+    Only windows with the whole word that the open network clearly detects count. The others are lost with or without
+    gates, and a gate that had to pass them would pass much else. Windows of one clip are not independent, so this is
+    not a guarantee, and the bundle has none.
 
     Raises:
         CalibrationError: when too few windows count.

@@ -1,8 +1,8 @@
 """A table of data sets: list them, fetch them, check them.
 
 A `Catalogue` is a plain table. The library's own is in `penstock.datasets.fetch.table`; another program can make one of
-its data sets and use the same code. Loaders are named as strings and imported on use, so that listing works whatever is
-installed.
+its data sets and use the same code. Loaders are named as strings and imported on use, so that listing needs
+none of their dependencies.
 """
 
 from __future__ import annotations
