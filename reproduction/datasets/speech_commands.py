@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from penstock.datasets.audio_clips import PARTS, RATE_HZ, noise_span
+from penstock.datasets.fetch.locations import find_dataset, locate
+from penstock.datasets.fetch.table import SPEECH_COMMANDS_1, SPEECH_COMMANDS_2
 from penstock.datasets.sound_files import cached_splits
-from penstock.datasets.speech_commands import NOISE_FOLDER, Clips, find_speech_commands, open_speech_commands
+from penstock.datasets.speech_commands import NOISE_FOLDER, Clips, open_speech_commands
 from penstock.datasets.splits import Splits
 from penstock.errors import DataError
 from penstock.runtime.streaming.features import Mfcc
@@ -81,7 +83,8 @@ def speech_commands(
         DataError: if the data set is missing, incomplete or damaged, or an argument is invalid.
     """
     check_seed(seed)
-    path = find_speech_commands(folder)
+    found = locate(SPEECH_COMMANDS_2, folder) or locate(SPEECH_COMMANDS_1, folder)
+    path = (found or find_dataset(SPEECH_COMMANDS_2, folder)).path  # which raises the error
     class_names = ("background", *task.words)
     with open_speech_commands(path, task.words, subset=subset) as (clips, noises, read, stores):
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from torch import nn
 
-from penstock.datasets.splits import Splits, stratified_split, with_validation
+from penstock.datasets.splits import Splits, stratified_split
 from penstock.errors import DataError
 from penstock.models import resnet8, resnet8_1d
 from penstock.training.config import OptimizerConfig
@@ -101,6 +101,20 @@ class Task:
         assert isinstance(data.train, tuple)
         x, y = data.train
         return replace(data, train=stratified_split(x, y, budget.train_samples / len(y), seed=0)[1])
+
+
+def with_validation(data: Splits, share: float, seed: int = 0) -> Splits:
+    """Move a share of each class from train to validation; return the data set unchanged if it has a validation split.
+
+    Raises:
+        DataError: if train is not a pair of tensors, or a class is too small.
+    """
+    if data.validation is not None:
+        return data
+    if not isinstance(data.train, tuple):
+        raise DataError(f"expected a pair of tensors to split, got a {type(data.train).__name__}.")
+    train, validation = stratified_split(*data.train, share, seed)
+    return replace(data, train=train, validation=validation)
 
 
 def _clips(task: KeywordTask) -> Callable[[Path | None, Budget], Splits]:

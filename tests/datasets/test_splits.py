@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from penstock.datasets.splits import Splits, draw_stream, stratified_split, with_validation
+from penstock.datasets.splits import draw_stream, stratified_split
 from penstock.errors import DataError
 
 
@@ -64,20 +64,9 @@ def test_a_stream_is_mixed_and_depends_on_its_seed_alone(labels: torch.Tensor) -
     assert not torch.equal(drawn, draw_stream(labels, 0.1, 500, seed=2))
 
 
-def test_a_stream_that_is_too_long_says_how_long_it_may_be(labels: torch.Tensor) -> None:
+def test_the_error_of_a_stream_that_is_too_long_has_the_longest(labels: torch.Tensor) -> None:
     with pytest.raises(DataError, match=r"60 positives and 540.*100 and 500.*555"):
         draw_stream(labels, 0.1, 600, seed=0)
     assert len(draw_stream(labels, 0.1, 555, seed=0)) == 555
     with pytest.raises(DataError, match=r"positive_share .*got 0"):
         draw_stream(labels, 0, 10, seed=0)
-
-
-def test_a_validation_part_is_taken_from_train_once(labels: torch.Tensor) -> None:
-    x = torch.arange(len(labels))
-    data = Splits((x, labels), (x, labels), ("background", "a"))
-    held = with_validation(data, 0.25, seed=3)
-    kept, out = stratified_split(x, labels, 0.25, seed=3)
-    assert held.train[0].equal(kept.x) and held.validation[0].equal(out.x)
-    assert with_validation(held, 0.5) is held
-    with pytest.raises(DataError, match="TensorDataset"):
-        with_validation(Splits(torch.utils.data.TensorDataset(x), (x, labels), ("background",)), 0.25)

@@ -26,10 +26,9 @@ NOISE_SHARES = {"train": (0.0, 0.6), "validation": (0.6, 0.8), "test": (0.8, 1.0
 """The stretch of each noise recording that belongs to each split, as shares of its duration."""
 
 
-def read_clip(file: str | Path, length: int | None = None) -> Samples:
-    """Read a wav or flac file: (samples,), int16; padded or trimmed to ``length`` if given."""
-    samples = decode_clip(read_bytes(Path(file)), str(file))
-    return samples if length is None else pad_or_trim(samples, length)
+def read_clip(file: str | Path) -> Samples:
+    """Read a wav or flac file: (samples,), int16."""
+    return decode_clip(read_bytes(Path(file)), str(file))
 
 
 def decode_clip(content: bytes, name: str) -> Samples:

@@ -116,10 +116,6 @@ class ImageDataset(Dataset[tuple[Tensor, int]]):
             raise DataError(f"expected one label per file, got {len(targets)} labels for {len(files)} files.")
         self.files, self.targets, self.crop, self.normalization = list(files), targets, crop, normalization
 
-    def with_crop(self, crop: Crop) -> ImageDataset:
-        """Return the same images with another crop."""
-        return ImageDataset(self.files, self.targets, crop, self.normalization)
-
     def __len__(self) -> int:
         return len(self.files)
 
@@ -152,11 +148,13 @@ def image_folder(
         DataError: if there are no images, a class is empty or not in every split, or ``positives`` are invalid.
     """
     centre = CentreCrop(size)
+    crops = {"train": train_crop or centre}
     parts = class_folders.files_by_part(Path(root).expanduser(), IMAGES, hold_out)
     labels = class_folders.class_labels(tuple(parts["train"]), positives)
-    datasets = {part: image_dataset(files, labels, centre, normalization) for part, files in parts.items()}
-    train = datasets["train"].with_crop(train_crop or centre)
-    return Splits(train, datasets["test"], class_folders.label_names(labels), datasets.get("validation"))
+    datasets = {
+        part: image_dataset(files, labels, crops.get(part, centre), normalization) for part, files in parts.items()
+    }
+    return Splits(datasets["train"], datasets["test"], class_folders.label_names(labels), datasets.get("validation"))
 
 
 def image_dataset(

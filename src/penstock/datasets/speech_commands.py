@@ -17,8 +17,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.datasets.audio_clips import PARTS, SUFFIXES, Samples, decode_clip
 from penstock.datasets.fetch.completeness import check_listed
-from penstock.datasets.fetch.locations import find_dataset, locate
-from penstock.datasets.fetch.table import SPEECH_COMMANDS_1, SPEECH_COMMANDS_2
 from penstock.datasets.files import file_stamp, is_file, read_bytes, read_text, reading
 from penstock.errors import DataError
 
@@ -123,16 +121,6 @@ def open_speech_commands(path: Path, words: Sequence[str], *, subset: bool = Fal
         yield SpeechCommands(
             clips, noises, lambda name: decode_clip(stores[name].read(name), f"{name} in {path}"), stores
         )
-
-
-def find_speech_commands(folder: str | Path | None = None) -> Path:
-    """Return the folder of a release or subset: v0.02, or else v0.01.
-
-    Raises:
-        DataError: if there is none, with the folders searched and how to get it.
-    """
-    found = locate(SPEECH_COMMANDS_2, folder) or locate(SPEECH_COMMANDS_1, folder)
-    return (found or find_dataset(SPEECH_COMMANDS_2, folder)).path
 
 
 def merge_stores(stores: Iterable[AudioStore]) -> dict[str, AudioStore]:

@@ -4,7 +4,7 @@ Everything depends only on the arguments: the same labels and the same seed give
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -19,11 +19,8 @@ class Splits:
     """The splits of a data set, each a pair of tensors or a Dataset; what every loader returns.
 
     Attributes:
-        train: training data.
-        test: data for the final evaluation.
         class_names: the name of each label; 0 is the background.
-        validation: data for choosing models and thresholds; None if the official data set has none (`with_validation`
-            makes one).
+        validation: data for choosing models and thresholds; None if the data set has none.
     """
 
     train: Data
@@ -41,23 +38,6 @@ class Labelled(NamedTuple):
 
     x: Tensor
     y: Tensor
-
-
-def with_validation(data: Splits, share: float, seed: int = 0) -> Splits:
-    """Move a share of each class from train to validation; return the data set unchanged if it has a validation split.
-
-    Raises:
-        DataError: if train is not a pair of tensors, or a class is too small.
-    """
-    if data.validation is not None:
-        return data
-    if not isinstance(data.train, tuple):
-        raise DataError(
-            f"expected a pair of tensors to split, got a {type(data.train).__name__}: hold out some of its files and "
-            "pass them as validation."
-        )
-    train, validation = stratified_split(*data.train, share, seed)
-    return replace(data, train=train, validation=validation)
 
 
 def stratified_split(

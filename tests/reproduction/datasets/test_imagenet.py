@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 
 from penstock.datasets.image_files import IMAGENET_NORMALIZATION, CentreCrop, RandomCrop
-from penstock.datasets.splits import with_validation
 from penstock.errors import DataError
 from reproduction.datasets.imagenet import imagenet, read_val_labels
+from reproduction.experiments.tasks import with_validation
 
 SYNSETS = ("n01440764", "n01443537", "n01484850", "n01491361")
 
