@@ -651,7 +651,7 @@ def test_an_audit_sees_what_was_stopped_and_the_source_notices_nothing():
     assert audits[0].here == ShadowTally(counts[0].stopped, stopped.sum(), (ends > 0).sum())
     assert audits[0].later == ShadowTally(later.sum(), later.sum(), (ends_later > 0).sum())
     assert audits[0].passed == (wanted.label > 0).sum()
-    assert audits[2].here.judged == counts[2].stopped == (exit_stages(wanted) == 3).sum(), (
+    assert audits[2].here.answered == counts[2].stopped == (exit_stages(wanted) == 3).sum(), (
         "shadow samples of others are not drawn again"
     )
     positive = (x + 0.25 + 1 - 2).argmax(1) > 0  # to the end without any gate

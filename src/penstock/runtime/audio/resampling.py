@@ -25,15 +25,10 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Consecutive samples of a stream.
+    """Consecutive samples of a stream."""
 
-    Attributes:
-        samples: (samples,) mono, unchanged: usually between -1 and 1, but a file of floats may have any value.
-        lost: number of samples known to be missing before these.
-    """
-
-    samples: Floats
-    lost: int = 0
+    samples: Floats  # (samples,) mono, unchanged: usually between -1 and 1, but a file of floats may have any value
+    lost: int = 0  # number of samples known to be missing before these
 
 
 def mono(frames: Floats) -> Floats:

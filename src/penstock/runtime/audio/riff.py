@@ -19,21 +19,13 @@ _MAX_CHUNKS = 1000  # before the samples; a file with more is not a recording
 
 @dataclass(frozen=True)
 class DataChunk:
-    """Where the samples of a WAV file are, in bytes.
+    """Where the samples of a WAV file are, in bytes."""
 
-    Attributes:
-        start: offset of the first sample.
-        declared: size of the samples in the header.
-        available: bytes from ``start`` to the end of the file.
-        trailing: bytes after the samples that are not a chunk of a WAV file.
-        endian: "LITTLE" or "BIG".
-    """
-
-    start: int
-    declared: int
-    available: int
-    trailing: int
-    endian: str
+    start: int  # offset of the first sample
+    declared: int  # size of the samples in the header
+    available: int  # bytes from ``start`` to the end of the file
+    trailing: int  # bytes after the samples that are not a chunk of a WAV file
+    endian: str  # "LITTLE" or "BIG"
 
     @property
     def has_unknown_size(self) -> bool:

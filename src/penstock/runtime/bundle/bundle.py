@@ -55,11 +55,7 @@ class Bundle:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check only the manifest.
-
-    Raises:
-        BundleError: when it is missing, damaged, was changed, or has another format.
-    """
+    """Read and check only the manifest; see `Bundle.read`."""
     path = folder / FILE
     if not _is_file(path):
         raise BundleError(f"{folder} is not a bundle: it has no {FILE}. Create one with penstock export.")

@@ -1,6 +1,6 @@
 """The manifest of a bundle: shapes, dtypes, gate thresholds, their guarantee, and checksums.
 
-Every field is checked on load, because a device runs what the manifest says.
+Every field is checked on load, because a device runs what it describes.
 """
 
 from __future__ import annotations
@@ -28,23 +28,16 @@ FORMAT = 3  # the only manifest format that this version writes and reads
 FILE = "manifest.json"
 T = TypeVar("T")
 
-TYPES = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64")
-"""Dtypes of a tensor between stages."""
+TYPES = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64")  # of tensors between stages
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """The input or output of a stage.
+    """The input or output of a stage; quantised values are real = scale · (stored − zero_point)."""
 
-    Attributes:
-        shape: of one sample, without the batch dimension.
-        dtype: one of `TYPES`.
-        scale, zero_point: quantisation parameters, real = scale · (stored − zero_point); None if not quantised.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    scale: float | None = None
+    shape: tuple[int, ...]  # of one sample, without the batch dimension
+    dtype: str  # one of `TYPES`
+    scale: float | None = None  # None if not quantised
     zero_point: int | None = None
 
     @cached_property
@@ -60,62 +53,37 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class GateRule:
-    """A gate's decision rule: a sample passes when the gate's logit is at least the threshold.
+    """A gate's decision rule: a sample passes when the gate's logit is at least the threshold."""
 
-    Attributes:
-        threshold: a logit.
-        positives: labels that should pass; None for all but background.
-    """
-
-    threshold: float
-    positives: tuple[int, ...] | None = None
+    threshold: float  # a logit
+    positives: tuple[int, ...] | None = None  # labels that should pass; None for all but background
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its graph, input, output and gate.
+    """One stage: its graph, input, output and gate."""
 
-    Attributes:
-        file: name of the graph's file in the bundle.
-        sha256, file_bytes: checksum and size of the file.
-        macs: multiply-accumulates per sample, of the exported stage and its gate.
-        input: the network's input, or the output of the previous stage.
-        output: packed values; class logits for the last stage.
-        gate: decision rule of the gate; None if every sample passes.
-    """
-
-    file: str
+    file: str  # name of the graph's file in the bundle
     sha256: str
     file_bytes: int
-    macs: int
-    input: TensorSpec
-    output: TensorSpec
-    gate: GateRule | None = None
+    macs: int  # multiply-accumulates per sample, of the exported stage and its gate
+    input: TensorSpec  # the network's input, or the output of the previous stage
+    output: TensorSpec  # packed values; class logits for the last stage
+    gate: GateRule | None = None  # None if every sample passes
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything in a bundle except the graphs.
+    """Everything in a bundle except the graphs."""
 
-    Attributes:
-        penstock: version that wrote the bundle.
-        model: class name of the network.
-        labels: name of each class.
-        background: index of the class that stopped samples get.
-        precision: arithmetic of the stages: float32 or int8.
-        stages: in order of execution.
-        guarantee: what the thresholds guarantee; None if they were set by hand.
-        stream_config: how the bundle processes a stream; None if it takes single samples only.
-    """
-
-    penstock: str
-    model: str
-    labels: tuple[str, ...]
-    background: int
-    precision: str
-    stages: tuple[Stage, ...]
-    guarantee: Guarantee | None = None
-    stream_config: StreamConfig | None = None
+    penstock: str  # version that wrote the bundle
+    model: str  # class name of the network
+    labels: tuple[str, ...]  # name of each class
+    background: int  # index of the class that stopped samples get
+    precision: str  # arithmetic of the stages: float32 or int8
+    stages: tuple[Stage, ...]  # in order of execution
+    guarantee: Guarantee | None = None  # None if the thresholds were set by hand
+    stream_config: StreamConfig | None = None  # None if the bundle takes single samples only
 
     @property
     def id(self) -> str:
@@ -141,14 +109,7 @@ class Manifest:
 
 
 def parse_manifest(content: bytes, path: Path) -> Manifest:
-    """Parse the content of a manifest file.
-
-    Args:
-        path: of the file, for errors.
-
-    Raises:
-        BundleError: when the manifest is damaged, was changed, or has another format.
-    """
+    """Parse the content of the manifest file at ``path``; raise a BundleError if it is damaged or was changed."""
     try:
         fields = JsonReader(json.loads(content), "the manifest")
         _check_format(fields, path)

@@ -61,7 +61,7 @@ def _line(pipeline: Pipeline, results: BatchResult, i: int) -> str:
 
 
 def _summary(pipeline: Pipeline, results: BatchResult, seconds: float) -> list[str]:
-    """Say what became of the samples, and what it took."""
+    """Return where samples stopped, and what share of the computation they needed."""
     samples, stages = len(results.label), pipeline.manifest.stages
     left, crossed, macs = samples, 0, 0
     lines = [f"{samples:,} samples, {1e6 * seconds / max(samples, 1):.0f} µs each"]
@@ -72,8 +72,8 @@ def _summary(pipeline: Pipeline, results: BatchResult, seconds: float) -> list[s
             lines.append(f"  gate {number + 1} stopped {stopped:,} of {left:,}")
         left -= stopped
         crossed += left * stage.output.payload_bytes if number < len(stages) - 1 else 0
-    whole = samples * sum(stage.macs for stage in stages)
-    lines.append(f"  {left:,} reached the end; {macs / max(whole, 1):.1%} of all multiply-accumulates were done")
+    all_macs = samples * sum(stage.macs for stage in stages)
+    lines.append(f"  {left:,} reached the end; {macs / max(all_macs, 1):.1%} of all multiply-accumulates were done")
     lines.append(f"  {crossed:,} bytes crossed between stages")
     names, counts = np.unique(results.label, return_counts=True)
     lines += [f"  {pipeline.manifest.labels[name]}: {count:,}" for name, count in zip(names, counts, strict=True)]

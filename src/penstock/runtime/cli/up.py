@@ -81,7 +81,7 @@ class _ClientCounts:
 
 
 async def _feed(args: argparse.Namespace, address: str, counts: _ClientCounts, stop: asyncio.Event) -> None:
-    """Send samples at a rate until told to stop; then wait a moment for the last answers."""
+    """Send samples at a rate until ``stop`` is set; then wait a moment for the last answers."""
     from penstock.runtime.bundle.bundle import read_manifest
     from penstock.runtime.islands.client import Client
     from penstock.runtime.islands.delivery import DropOldest, Outbox

@@ -9,8 +9,8 @@ from penstock.errors import BundleError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.engines.engine import Engine, Output, RemoteEngine
 
+# Engines by name, imported when they are first used. Each has ``from_stage(stage, graph, *, threads)``.
 ENGINES = {"onnxruntime": "penstock.runtime.engines.onnxruntime:OnnxRuntime"}
-"""Engines by name, imported when they are first used. Each has ``from_stage(stage, graph, *, threads)``."""
 
 DEFAULT_ENGINES = {".onnx": "onnxruntime"}
 """The engine that runs a stage's file, by its suffix."""

@@ -37,22 +37,14 @@ class Replicas:
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """How a stage is served.
-
-    Attributes:
-        batch: largest batch of a replica.
-        wait_ms: how long a replica waits for a batch to fill; a single sample waits as long.
-        threads: per replica, each of which takes one processor.
-        cluster: address of a Ray cluster, "auto" for the one on this machine; None to start one.
-        delay_s: how long a load must last before the number of replicas follows it.
-    """
+    """How a stage is served."""
 
     replicas: Replicas = Replicas(1, 1)
-    batch: int = 32
-    wait_ms: float = 2.0
-    threads: int = 1
-    cluster: str | None = None
-    delay_s: float = 10.0
+    batch: int = 32  # largest batch of a replica
+    wait_ms: float = 2.0  # how long a replica waits for a batch to fill; a single sample waits as long
+    threads: int = 1  # of a replica, which takes as many processors
+    cluster: str | None = None  # address of a Ray cluster, "auto" for the one on this machine; None to start one
+    delay_s: float = 10.0  # how long a load must last before the number of replicas follows it
 
     def __post_init__(self) -> None:
         for name, least in (("batch", 1), ("threads", 1), ("wait_ms", 0), ("delay_s", 0)):

@@ -2,7 +2,7 @@
 
 A sender keeps a frame until it is answered, not only until it is received: the receiver has it in memory only, and may
 be killed. After a reconnect the sender sends all unanswered frames again. A receiver recognises duplicates: it never
-runs a frame twice at once, and repeats answers it has given. So an island loses nothing without a disk, as long as its
+runs a frame twice at once, and repeats earlier answers. So an island loses nothing without a disk, as long as its
 sender lives. For clients that keep nothing, the first island can keep frames in a file (journal.py).
 
 This module is pure state: it does no I/O, never waits, and reads no clock.
@@ -65,7 +65,6 @@ class Outbox:
 
     Args:
         capacity: the largest number of frames.
-        when_full: what to do when it is reached.
         journal: keeps the frames over a restart; None to keep them in memory only.
     """
 

@@ -20,35 +20,23 @@ from penstock.runtime.islands.protocol import DropReason, Frame, now_us
 
 LOG = logging.getLogger("penstock.executor")
 
-QUICK_S = 0.002
-"""A stage that is quicker runs in the task that received the frame: switching to a thread would take longer."""
+QUICK_S = 0.002  # a quicker stage runs in the task that received the frame: switching to a thread takes longer
 
 
 class Job(NamedTuple):
-    """A frame to run.
-
-    Attributes:
-        key: identifies the frame.
-        values: its payload, as the stage's input tensor.
-        received_s: when it was received, by `time.perf_counter`.
-    """
+    """A frame to run."""
 
     frame: Frame
     key: Key
-    values: np.ndarray
-    received_s: float
+    values: np.ndarray  # its payload, as the stage's input tensor
+    received_s: float  # when it was received, by `time.perf_counter`
 
 
 class Callbacks(NamedTuple):
-    """Where an executor reports to.
+    """Where an executor reports to."""
 
-    Attributes:
-        on_output: the stage's output for a frame, and the gate's logit if it has a gate.
-        on_failure: a frame that could not be run.
-    """
-
-    on_output: Callable[[Job, np.ndarray, float | None], Awaitable[None]]
-    on_failure: Callable[[Key, DropReason], None]
+    on_output: Callable[[Job, np.ndarray, float | None], Awaitable[None]]  # a frame's output and gate logit, if any
+    on_failure: Callable[[Key, DropReason], None]  # a frame that could not be run
 
 
 class Executor(Protocol):

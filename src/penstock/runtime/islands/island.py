@@ -39,36 +39,22 @@ LOG = logging.getLogger("penstock.island")
 
 @dataclass(frozen=True)
 class IslandConfig:
-    """How an island works.
+    """How an island works."""
 
-    Attributes:
-        window: how many frames of a client may be in flight, neither accepted nor answered.
-        memory: how many answers are remembered, to repeat them for clients that missed them.
-        batch: how many waiting frames a slow stage runs at once.
-        threads: of the stage; 0 for all cores.
-        shadow_rate: the share of stopped frames that is forwarded as shadow samples.
-    """
-
-    window: int = 64
-    memory: int = 1024
-    batch: int = 16
-    threads: int = 1
-    shadow_rate: float = 0.0
+    window: int = 64  # how many frames of a client may be in flight, neither accepted nor answered
+    memory: int = 1024  # how many answers are remembered, to repeat them for clients that missed them
+    batch: int = 16  # how many waiting frames a slow stage runs at once
+    threads: int = 1  # of the stage; 0 for all cores
+    shadow_rate: float = 0.0  # the share of stopped frames that is forwarded as shadow samples
 
 
 @dataclass(frozen=True)
 class Downstream:
-    """The next island.
-
-    Attributes:
-        connector: connects to it.
-        outbox: keeps the frames that it has not answered.
-        deflate: deflate payloads if that makes them smaller.
-    """
+    """The next island."""
 
     connector: Connector
-    outbox: Outbox
-    deflate: bool = False
+    outbox: Outbox  # keeps the frames that it has not answered
+    deflate: bool = False  # deflate payloads if that makes them smaller
     backoff: Backoff = Backoff()
 
 
@@ -81,7 +67,7 @@ class Island:
         engine: runs the stage; None for onnxruntime in this process.
 
     Raises:
-        DeliveryError: if the bundle has no such stage, or ``downstream`` is missing or superfluous.
+        DeliveryError: see `check_stage`.
     """
 
     def __init__(
@@ -235,11 +221,7 @@ class Island:
 
 
 def check_stage(manifest: Manifest, stage: int, *, has_next: bool) -> None:
-    """Check that a bundle has a stage, and that only its last one has no next island.
-
-    Raises:
-        DeliveryError: if not.
-    """
+    """Raise a DeliveryError unless the bundle has such a stage, and only its last one has no next island."""
     last = len(manifest.stages)
     if not 1 <= stage <= last:
         raise DeliveryError(f"stage must be 1 to {last} for this bundle, got {stage}.")

@@ -36,10 +36,7 @@ SLACK = 1 << 20  # bytes about answered frames below which the file is not compa
 
 
 class FileJournal:
-    """A `Journal` in a file.
-
-    Args:
-        path: of the file; created if missing.
+    """A `Journal` in a file, which is created if missing.
 
     Raises:
         StorageError: if the file is not a journal, cannot be opened, or is in use by another process.
@@ -107,7 +104,7 @@ class FileJournal:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             with suppress(OSError):
-                self._file.truncate(before)  # half a record would hide those behind it
+                self._file.truncate(before)  # half a record would hide those after it
             raise StorageError(f"cannot write {self.path}: {error.strerror or error}. Free some disk space.") from error
 
     def _read(self) -> int:
@@ -147,7 +144,7 @@ class FileJournal:
             write_atomically(self.path, content, private=True)
         except StorageError as error:
             LOG.warning("cannot compact the journal: %s", error)
-            self._file.truncate(self._end)  # half a record would hide those behind it
+            self._file.truncate(self._end)  # half a record would hide those after it
             self._slack = 2 * self._file_bytes  # before the next attempt
             return
         self._file.close()

@@ -88,25 +88,16 @@ class Welcome(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The result of a frame.
-
-    Attributes:
-        label: the class index; the background class if a gate stopped the frame.
-        exit_stage: the stage where it ended, counted from 1; the last stage if it went through.
-        stopped: whether a gate stopped it.
-        scores: gate probabilities, from the receiving stage on.
-        logits: class logits; empty if stopped.
-        shadow: whether the frame was a shadow sample.
-    """
+    """The result of a frame."""
 
     stream: int
     sequence: int
-    label: int
-    exit_stage: int
-    stopped: bool = False
-    scores: tuple[float, ...] = ()
-    logits: tuple[float, ...] = ()
-    shadow: bool = False
+    label: int  # the class index; the background class if a gate stopped the frame
+    exit_stage: int  # the stage where it ended, counted from 1; the last stage if it went through
+    stopped: bool = False  # whether a gate stopped it
+    scores: tuple[float, ...] = ()  # gate probabilities, from the receiving stage on
+    logits: tuple[float, ...] = ()  # class logits; empty if stopped
+    shadow: bool = False  # whether the frame was a shadow sample
 
 
 class Accepted(NamedTuple):
@@ -151,20 +142,12 @@ def encode(message: ClientMessage | ServerMessage) -> bytes:
 
 
 def decode_client(content: bytes) -> ClientMessage:
-    """Decode a message of a client.
-
-    Raises:
-        WireError: if the bytes are not such a message.
-    """
+    """Decode a message of a client; raise a WireError if it is not one."""
     return _decode(_CLIENT, content)  # type: ignore[return-value]
 
 
 def decode_server(content: bytes) -> ServerMessage:
-    """Decode a message of a server.
-
-    Raises:
-        WireError: if the bytes are not such a message.
-    """
+    """Decode a message of a server; raise a WireError if it is not one."""
     return _decode(_SERVER, content)  # type: ignore[return-value]
 
 
@@ -235,7 +218,7 @@ def _decode(envelope: Any, content: bytes) -> ClientMessage | ServerMessage:
         raise WireError(f"cannot decode a message of {len(content)} bytes: its type is unknown.")
     kind, read = _READERS[field]
     values = read(getattr(decoded, field))
-    message = kind(*values) if isinstance(values, tuple) else kind(values)  # attrgetter of one field gives no tuple
+    message = kind(*values) if isinstance(values, tuple) else kind(values)  # attrgetter of one field returns no tuple
     return _CONVERTERS[kind](message) if kind in _CONVERTERS else message  # type: ignore[no-any-return]
 
 

@@ -44,12 +44,7 @@ class Receiver:
 
     Args:
         submit: takes a new frame to be executed; may wait, which makes that client wait.
-        stats: counts what is received and answered.
-        window: how many frames of a client may be in flight.
-        memory: how many answers are remembered, to repeat them for clients that missed them.
-
-    Attributes:
-        draining: whether new frames are turned away.
+        window, memory: see `IslandConfig`.
     """
 
     def __init__(
@@ -71,7 +66,7 @@ class Receiver:
         self._accepted: set[Key] = set()
         self._peers: set[Peer] = set()
         self._retries: set[asyncio.Task[None]] = set()
-        self.draining = False
+        self.draining = False  # whether new frames are turned away
 
     async def serve(self, connection: Connection) -> None:
         """Receive the frames of one client until its connection ends."""
@@ -183,10 +178,10 @@ class Receiver:
             return
         try:
             await self._submit(Job(frame, key, values, time.perf_counter()))
-        except BaseException:  # the connection broke while the frame waited: when it comes again it must be new
+        except BaseException:  # the connection broke while the frame waited: when it is sent again it must be new
             self._inbox.forget(key)
             origin = self._origins.pop(key, None)
-            if origin is not None and origin is not peer:  # it has already come again, over another connection
+            if origin is not None and origin is not peer:  # it was sent again already, over another connection
                 retry = asyncio.ensure_future(self._receive(content, origin))
                 self._retries.add(retry)
                 retry.add_done_callback(self._retries.discard)

@@ -29,39 +29,22 @@ DRAIN_S = 10.0  # how long an island may take to answer what it has before it en
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Settings of an island as a process.
+    """Settings of an island as a process."""
 
-    Attributes:
-        bundle: the bundle's folder.
-        stage: its number, counted from 1.
-        listen: address to listen at, such as host:port; port 0 for a free one.
-        downstream: address of the next island; None for the last stage.
-        tls: for mutual TLS; without it only this machine can reach the island,
-        insecure: unless this allows unencrypted connections from other machines.
-        buffer: how many frames may wait for the next island.
-        when_full: what to do when the buffer is full.
-        journal: a file that keeps waiting frames over a restart; None to keep them in memory.
-        deflate: deflate payloads if that makes them smaller.
-        window: how many frames of a client may be in flight.
-        threads: of the stage; 0 for all cores.
-        shadow_rate: the share of stopped frames that is forwarded as shadow samples.
-        metrics: host:port for Prometheus metrics; None for none.
-    """
-
-    bundle: Path
-    stage: int
-    listen: str = "127.0.0.1:0"
-    downstream: str | None = None
-    tls: TlsConfig | None = None
-    insecure: bool = False
-    buffer: int = 1024
-    when_full: WhenFull = Wait()
-    journal: Path | None = None
-    deflate: bool = False
-    window: int = 64
-    threads: int = 1
-    shadow_rate: float = 0.0
-    metrics: str | None = None
+    bundle: Path  # the bundle's folder
+    stage: int  # its number, counted from 1
+    listen: str = "127.0.0.1:0"  # address to listen at, such as host:port; port 0 for a free one
+    downstream: str | None = None  # address of the next island; None for the last stage
+    tls: TlsConfig | None = None  # for mutual TLS; without it only this machine can reach the island,
+    insecure: bool = False  # unless this allows unencrypted connections from other machines
+    buffer: int = 1024  # how many frames may wait for the next island
+    when_full: WhenFull = Wait()  # what to do when the buffer is full
+    journal: Path | None = None  # a file that keeps waiting frames over a restart; None to keep them in memory
+    deflate: bool = False  # deflate payloads if that makes them smaller
+    window: int = 64  # how many frames of a client may be in flight
+    threads: int = 1  # of the stage; 0 for all cores
+    shadow_rate: float = 0.0  # the share of stopped frames that is forwarded as shadow samples
+    metrics: str | None = None  # host:port for Prometheus metrics; None for none
 
     def __post_init__(self) -> None:
         for name, least in (("threads", 0), ("window", 1), ("buffer", 1)):
@@ -82,7 +65,7 @@ async def run_server(
 
     Args:
         on_ready: called once it listens, with its address and the port of the metrics.
-        engine: runs the stage remotely; None to run it in this process.
+        engine: runs the stage; None for onnxruntime in this process.
     """
     check_exposure(config)
     bundle = Bundle.read(config.bundle)
@@ -135,11 +118,7 @@ def _downstream(config: ServerConfig, journal: FileJournal | None) -> Downstream
 
 
 def check_exposure(config: ServerConfig) -> None:
-    """Check all addresses; refuse unencrypted ones that other machines can reach, unless ``insecure`` is set.
-
-    Raises:
-        LinkError: if an address is invalid or exposed, or a certificate cannot be read.
-    """
+    """Raise a LinkError if an address or certificate is invalid, or, unless ``insecure``, is exposed unencrypted."""
     listens_locally = _is_local(config.listen)
     sends_locally = config.downstream is None or _is_local(config.downstream)
     if config.metrics is not None:

@@ -13,14 +13,9 @@ LATENCIES = 1000  # how many latencies the quantiles are computed from
 
 @dataclass
 class IslandStats:
-    """Counters, and the latest latencies.
+    """Counters, and the latest latencies, from receiving a frame to the gate's decision."""
 
-    Attributes:
-        frames: frames received, duplicates included.
-        latencies_s: seconds from receiving a frame to the gate's decision, of the latest frames.
-    """
-
-    frames: int = 0
+    frames: int = 0  # received, duplicates included
     duplicates: int = 0
     stopped: int = 0
     forwarded: int = 0

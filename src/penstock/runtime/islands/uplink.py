@@ -33,7 +33,7 @@ LOG = logging.getLogger("penstock.uplink")
 
 WELCOME_TIMEOUT_S = 10.0  # how long to wait for Welcome
 
-GOODBYE_TIMEOUT_S = 30.0  # how long an island that said Goodbye may take to answer what it has
+GOODBYE_TIMEOUT_S = 30.0  # how long an island may take to answer what it has after its Goodbye
 
 DEADLINE_CHECK_S = 0.05  # how often deadlines are checked
 
@@ -54,16 +54,9 @@ class Uplink:
     """Keeps frames until they are answered; connects, and reconnects.
 
     Args:
-        connector: connects to the next island.
         hello: the first message on each connection.
-        outbox: keeps the frames.
         on_reply: called once per frame, with its answer or with why it has none.
-        is_valid: whether an answer is possible; see `answer_validator`.
-
-    Attributes:
-        connected: whether the next island is connected.
-        resent: how many frames were sent again.
-        refusal: why the next island refuses this one; None if it does not.
+        is_valid: whether an answer fits the bundle; see `answer_validator`.
     """
 
     def __init__(
@@ -79,12 +72,12 @@ class Uplink:
         self._connect, self._hello, self._outbox, self._on_reply = connector, hello, outbox, on_reply
         self._backoff, self._is_valid = backoff, is_valid
         self._can_send, self._has_room = asyncio.Event(), asyncio.Event()
-        self._peer_draining = False  # the next island said Goodbye
+        self._peer_draining = False  # the next island has sent Goodbye
         self._closed = False
         self._progressed = False  # anything was acknowledged over this connection
         self.connected = False
-        self.resent = 0
-        self.refusal: str | None = None
+        self.resent = 0  # how many frames were sent again
+        self.refusal: str | None = None  # why the next island refuses this one
         self._last_error: str | None = None
 
     async def send(self, frame: Frame) -> None:
@@ -229,11 +222,7 @@ T = TypeVar("T")
 
 
 async def _wait_for(awaitable: Coroutine[Any, Any, T], timeout_s: float) -> T:
-    """Do what `asyncio.wait_for` does, which may swallow a cancellation before Python 3.12.
-
-    Raises:
-        TimeoutError: if it takes longer.
-    """
+    """Do what `asyncio.wait_for` does, which may swallow a cancellation before Python 3.12."""
     task = asyncio.ensure_future(awaitable)
     try:
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
@@ -245,14 +234,13 @@ async def _wait_for(awaitable: Coroutine[Any, Any, T], timeout_s: float) -> T:
 
 
 def answer_validator(manifest: Manifest) -> Callable[[Answer], bool]:
-    """Return a function that tells whether an answer is possible for a bundle."""
+    """Return a function that checks whether an answer fits a bundle."""
     classes, stages = len(manifest.labels), len(manifest.stages)
 
     def is_valid(answer: Answer) -> bool:
         if not (answer.label < classes and 1 <= answer.exit_stage <= stages and len(answer.scores) < stages):
             return False
-        return answer.stopped == (answer.exit_stage < stages) and len(answer.logits) == (
-            0 if answer.stopped else classes
-        )
+        logits = 0 if answer.stopped else classes
+        return answer.stopped == (answer.exit_stage < stages) and len(answer.logits) == logits
 
     return is_valid

@@ -2,5 +2,5 @@
 
     blocks -> InputGuard -> Frontend -> frames -> FrameRing -> Pipeline -> scores -> Detector -> events
 
-Everything here needs numpy only, takes the stream in chunks of any length, and gives the result of the whole stream.
+Everything here needs numpy only, and computes the same however the stream is split into chunks.
 """

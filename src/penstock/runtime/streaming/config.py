@@ -14,29 +14,20 @@ from penstock.runtime.streaming.detector import DetectorConfig
 from penstock.runtime.streaming.features import LogMel, Mfcc
 from penstock.runtime.streaming.frontend import FrontendConfig, Sensor
 
+# Front ends by their name in a manifest.
 FRONTENDS: dict[str, type[LogMel] | type[Sensor]] = {"log-mel": LogMel, "mfcc": Mfcc, "sensor": Sensor}
-"""Front ends by their name in a manifest."""
 
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """From samples to the input of the first stage, and from logits to events.
-
-    Attributes:
-        frontend: how frames are computed.
-        frames: frames per window.
-        hop: frames from one window to the next.
-        mean, std: of each value of a frame, to standardise it.
-        words: class indices to detect.
-        detector: when a word is detected.
-    """
+    """From samples to the input of the first stage, and from logits to events."""
 
     frontend: FrontendConfig
-    frames: int
-    hop: int
-    mean: tuple[float, ...]
+    frames: int  # per window
+    hop: int  # frames from one window to the next
+    mean: tuple[float, ...]  # of each value of a frame, to standardise it
     std: tuple[float, ...]
-    words: tuple[int, ...]
+    words: tuple[int, ...]  # class indices to detect
     detector: DetectorConfig = DetectorConfig()
 
     def __post_init__(self) -> None:

@@ -34,19 +34,12 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DetectorConfig:
-    """When scores make an event.
+    """When scores make an event."""
 
-    Attributes:
-        threshold: smoothed score that starts an event, above -10 and at most 10.
-        off_threshold: smoothed score below which the event ends; at most the threshold.
-        smoothing: number of windows that a score is averaged over.
-        refractory_s: minimum time between two detections.
-    """
-
-    threshold: float = 0.0
-    off_threshold: float = 0.0
-    smoothing: int = 3
-    refractory_s: float = 1.0
+    threshold: float = 0.0  # smoothed score that starts an event, above -10 and at most 10
+    off_threshold: float = 0.0  # smoothed score below which the event ends; at most the threshold
+    smoothing: int = 3  # number of windows that a score is averaged over
+    refractory_s: float = 1.0  # minimum time between two detections
 
     def __post_init__(self) -> None:
         if not -LIMIT < self.off_threshold <= self.threshold <= LIMIT:  # false for NaN as well
@@ -73,66 +66,39 @@ class DetectorConfig:
 
 @dataclass(frozen=True)
 class Event:
-    """A detected word.
-
-    Attributes:
-        label: its name.
-        start_s: start of the first window whose score reached off_threshold, in stream time.
-        peak_s: end of the window with the highest smoothed score so far.
-        detected_s: time of detection: the end of the window that reached the threshold.
-        latency_s: from the end of the first window of the rise to the detection: the cost of smoothing and threshold.
-        score: highest smoothed score so far.
-        ended: whether the event has ended; until then ``peak_s`` and ``score`` may rise.
-    """
+    """A detected word."""
 
     label: str
-    start_s: float
-    peak_s: float
-    detected_s: float
-    latency_s: float
-    score: float
-    ended: bool = False
+    start_s: float  # start of the first window whose score reached off_threshold, in stream time
+    peak_s: float  # end of the window with the highest smoothed score so far
+    detected_s: float  # time of detection: the end of the window that reached the threshold
+    latency_s: float  # from the end of the first window of the rise to the detection, due to smoothing and threshold
+    score: float  # highest smoothed score so far
+    ended: bool = False  # whether the event has ended; until then ``peak_s`` and ``score`` may rise
 
 
 class WindowResult(NamedTuple):
-    """Result of one window.
+    """Result of one window."""
 
-    Attributes:
-        time_s: end of the window in stream time.
-        exit_stage: the last stage that ran, counted from 1; 0 if no stage ran, for digital silence and gaps.
-        stopped: whether the window did not pass every gate.
-        gate_scores: one probability per gate; NaN for gates that the window did not reach.
-        scores: log-odds of each word; -10 for stopped windows.
-        smoothed: smoothed score of each word.
-        events: events that were detected or ended with this window.
-    """
-
-    time_s: float
-    exit_stage: int
-    stopped: bool
-    gate_scores: tuple[float, ...]
-    scores: tuple[float, ...]
-    smoothed: tuple[float, ...]
-    events: tuple[Event, ...]
+    time_s: float  # end of the window in stream time
+    exit_stage: int  # the last stage that ran, counted from 1; 0 if no stage ran, for digital silence and gaps
+    stopped: bool  # whether the window did not pass every gate
+    gate_scores: tuple[float, ...]  # one probability per gate; NaN for gates that the window did not reach
+    scores: tuple[float, ...]  # log-odds of each word; -10 for stopped windows
+    smoothed: tuple[float, ...]  # smoothed score of each word
+    events: tuple[Event, ...]  # events that were detected or ended with this window
 
 
 @dataclass
 class StreamStats:
-    """Totals of a stream so far.
+    """Totals of a stream so far."""
 
-    Attributes:
-        reached: number of windows that reached each stage.
-        silent: number of windows of digital silence, for which no stage ran.
-        input_quality: defects of the input.
-    """
-
-    reached: list[int]
-    silent: int = 0
+    reached: list[int]  # number of windows that reached each stage
+    silent: int = 0  # number of windows of digital silence, for which no stage ran
     input_quality: InputQuality = field(default_factory=InputQuality)
 
     @property
     def windows(self) -> int:
-        """Number of windows."""
         return self.reached[0] + self.silent
 
     def macs(self, manifest: Manifest) -> int:
@@ -146,12 +112,7 @@ class StreamStats:
 
 
 class Hysteresis:
-    """Detect events of one word, window by window.
-
-    Args:
-        label: name of the word.
-        window_s: length of a window.
-    """
+    """Detect events of one word, window by window, each ``window_s`` long."""
 
     def __init__(self, config: DetectorConfig, label: str, window_s: float):
         self.config, self.label, self.window_s = config, label, window_s
@@ -199,10 +160,8 @@ class Detector:
     """Turn the results of windows into events, for every word, and count them.
 
     Args:
-        config: when scores make an event.
         words: index and name of each class to detect.
         stages: number of stages.
-        window_s: length of a window.
     """
 
     def __init__(self, config: DetectorConfig, words: Sequence[tuple[int, str]], stages: int, window_s: float):
@@ -227,11 +186,7 @@ class Detector:
         return self._push(time_s, 0, True, self._no_gate_scores, self._no_scores)
 
     def push_gap(self, time_s: float) -> Iterator[WindowResult]:
-        """Forget all scores because samples are missing; yield a result if that ends events.
-
-        Args:
-            time_s: end of the gap; infinity for the end of the stream.
-        """
+        """Forget all scores at a gap that ends at ``time_s`` (inf: the end of the stream); yield what it ends."""
         events = tuple(event for detector in self._detectors for event in detector.reset())
         if events:
             at = self._last_s if math.isinf(time_s) else time_s
@@ -284,7 +239,7 @@ def alarms(times_s: Floats, smoothed: Floats, config: DetectorConfig) -> list[fl
 
     Args:
         times_s: end of each window.
-        smoothed: see `smooth`.
+        smoothed: from `smooth`.
     """
     high = np.flatnonzero(smoothed >= config.threshold)
     low = np.flatnonzero(smoothed < config.off_threshold)

@@ -6,8 +6,8 @@ anywhere at a hop, and its frames are those of one long recording.
 
     samples -> frames x Hann -> |FFT|^2 -> mel filters -> log (LogMel) -> DCT -> coefficients (Mfcc)
 
-- The Hann window is the periodic one. The FFT has the next power of two, with zeros after the window, as the
-  FFTs of microcontrollers want it.
+- The Hann window is the periodic one. The FFT has the next power of two, with zeros after the window, as on
+  microcontrollers.
 - The filters are triangles on Slaney's mel scale (linear to 1 kHz, logarithmic above), each of area 1 over Hz.
 - Energies are floored at `FLOOR` before the natural logarithm.
 - The DCT is the orthonormal DCT-II over the mel bands; its first coefficients are kept.
@@ -42,22 +42,16 @@ Floats = npt.NDArray[np.float32]
 class LogMel:
     """Compute the logarithms of mel energies.
 
-    Attributes:
-        rate_hz: samples per second.
-        window_ms, hop_ms: length of a frame, and time from one frame to the next; whole numbers of samples.
-        mels: number of mel bands.
-        low_hz, high_hz: lower edge of the first band and upper edge of the last.
-
     >>> LogMel().frames(16_000), LogMel().samples(49)
     (49, 15840)
     """
 
-    rate_hz: int = 16_000
-    window_ms: float = 30
-    hop_ms: float = 20
-    mels: int = 40
-    low_hz: float = 20
-    high_hz: float = 7600
+    rate_hz: int = 16_000  # samples per second
+    window_ms: float = 30  # length of a frame; a whole number of samples
+    hop_ms: float = 20  # time from one frame to the next; a whole number of samples
+    mels: int = 40  # number of mel bands
+    low_hz: float = 20  # lower edge of the first band
+    high_hz: float = 7600  # upper edge of the last band
 
     def __post_init__(self) -> None:
         for name in ("window_ms", "hop_ms"):
@@ -114,13 +108,9 @@ class LogMel:
 
 @dataclass(frozen=True)
 class Mfcc(LogMel):
-    """Compute mel-frequency cepstral coefficients.
+    """Compute mel-frequency cepstral coefficients."""
 
-    Attributes:
-        coefficients: how many of the DCT's outputs to keep, at most ``mels``.
-    """
-
-    coefficients: int = 40
+    coefficients: int = 40  # how many of the DCT's outputs to keep, at most ``mels``
 
     def __post_init__(self) -> None:
         if not 1 <= self.coefficients <= self.mels:

@@ -1,4 +1,4 @@
-"""A ring of frames that yields overlapping windows."""
+"""A ring of samples or frames, in which overlapping windows are found."""
 
 from __future__ import annotations
 
@@ -11,34 +11,31 @@ Floats = npt.NDArray[np.float32]
 
 
 class FrameRing:
-    """Keep the last frames, and return a window every ``hop`` frames.
+    """Keep what the next windows of a stream need.
 
     Args:
-        frames: length of a window.
-        hop: frames from one window to the next.
-        values: values per frame.
+        length: of a window.
+        hop: from one window to the next.
+        shape: of one item of the stream.
     """
 
-    def __init__(self, frames: int, hop: int, values: int):
-        if frames < 1 or hop < 1:
-            raise DataError(f"frames and hop must be at least 1, got {frames} and {hop}")
-        self.frames, self.hop = frames, hop
-        self._empty = np.empty((values, 0), np.float32)
-        self._kept = self._empty
-        self._skip = 0  # frames to skip, where hop is larger than a window
+    def __init__(self, length: int, hop: int, shape: tuple[int, ...] = ()):
+        if length < 1 or hop < 1:
+            raise DataError(f"length and hop must be at least 1, got {length} and {hop}")
+        self._length, self._hop = length, hop
+        self._kept = np.empty((0, *shape), np.float32)
+        self._skip = 0  # items to skip, where hop is larger than a window
 
-    def push(self, frames: Floats) -> list[Floats]:
-        """Add frames (frames, values); return the windows that they complete, each (values, frames)."""
-        dropped = min(self._skip, len(frames))
+    def push(self, items: Floats) -> tuple[Floats, int]:
+        """Add items; return all that are kept, and the number of windows in them: window i starts at ``i * hop``."""
+        dropped = min(self._skip, len(items))
         self._skip -= dropped
-        kept = np.concatenate([self._kept, frames[dropped:].T], axis=1)
-        available = kept.shape[1]
-        count = max(0, (available - self.frames) // self.hop + 1)
-        self._skip += max(0, count * self.hop - available)
-        self._kept = kept[:, count * self.hop :].copy()
-        starts = range(0, count * self.hop, self.hop)
-        return [np.ascontiguousarray(kept[:, start : start + self.frames]) for start in starts]
+        kept = np.concatenate([self._kept, items[dropped:]])
+        count = max(0, (len(kept) - self._length) // self._hop + 1)
+        self._skip += max(0, count * self._hop - len(kept))
+        self._kept = kept[count * self._hop :].copy()  # a view would keep the whole array alive
+        return kept, count
 
     def reset(self) -> None:
-        """Forget all frames, as after a gap."""
-        self._kept, self._skip = self._empty, 0
+        """Forget all items, as after a gap."""
+        self._kept, self._skip = self._kept[:0], 0

@@ -14,21 +14,17 @@ import numpy.typing as npt
 
 from penstock.errors import DataError, ShapeError
 from penstock.runtime.streaming.features import LogMel, frame_features
+from penstock.runtime.streaming.frame_ring import FrameRing
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Sensor:
-    """Use the samples of a sensor unchanged, such as three axes of acceleration and three of rotation.
+    """Use the samples of a sensor unchanged, such as three axes of acceleration and three of rotation."""
 
-    Attributes:
-        rate_hz: samples per second.
-        axes: values per sample.
-    """
-
-    rate_hz: int
-    axes: int
+    rate_hz: int  # samples per second
+    axes: int  # values per sample
 
     def __post_init__(self) -> None:
         if self.rate_hz < 1 or self.axes < 1:
@@ -49,8 +45,7 @@ class Sensor:
         return frames
 
 
-FrontendConfig: TypeAlias = LogMel | Sensor
-"""How frames are computed."""
+FrontendConfig: TypeAlias = LogMel | Sensor  # how frames are computed
 
 
 class Frontend(Protocol):
@@ -68,25 +63,17 @@ class AudioFrontend:
 
     def __init__(self, frontend: LogMel):
         self.frontend = frontend
-        self._rest = np.empty(0, np.float32)
-        self._skip = 0  # samples to skip, where hop is larger than a frame
+        self._ring = FrameRing(frontend.window, frontend.hop)
 
     def push(self, samples: Floats) -> Floats:
-        dropped = min(self._skip, len(samples))
-        self._skip -= dropped
-        pending = np.concatenate([self._rest, samples[dropped:]])
-        count = self.frontend.frames(len(pending))
-        self._skip += max(0, count * self.frontend.hop - len(pending))
-        self._rest = pending[count * self.frontend.hop :].copy()  # a view would keep the whole array alive
+        kept, count = self._ring.push(samples)
         if not count:
             return np.empty((0, self.frontend.values), np.float32)
-        steps = (self.frontend.hop * pending.itemsize, pending.itemsize)  # overlapping frames, as a view
-        return frame_features(
-            np.ndarray((count, self.frontend.window), pending.dtype, pending, 0, steps), self.frontend
-        )
+        steps = (self.frontend.hop * kept.itemsize, kept.itemsize)  # overlapping frames, as a view
+        return frame_features(np.ndarray((count, self.frontend.window), kept.dtype, kept, 0, steps), self.frontend)
 
     def reset(self) -> None:
-        self._rest, self._skip = self._rest[:0], 0
+        self._ring.reset()
 
 
 class SensorFrontend:

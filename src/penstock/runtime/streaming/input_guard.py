@@ -17,13 +17,10 @@ import numpy.typing as npt
 from penstock.errors import ShapeError
 from penstock.runtime.streaming.features import FULL_SCALE
 
+# Audio samples beyond this are invalid: no microphone or mix overshoots full scale by that much. A single one is a gap;
+# a stream that begins with many has the wrong scale.
 MAX_AUDIO = 16.0
-"""Audio samples beyond this are invalid: no microphone or mix overshoots full scale by that much. A single one is a
-gap; a stream that begins with many has the wrong scale."""
-
-SCALE_SAMPLES = 16_000
-"""The scale of a stream is checked on its first 16,000 non-zero samples; a tenth of them may be beyond `MAX_AUDIO`."""
-
+SCALE_SAMPLES = 16_000  # non-zero ones at the start whose scale is checked; a tenth may be beyond `MAX_AUDIO`
 SAFE_PEAK = 0.99  # a block whose peak is at most this needs no further checks
 
 _STEP = np.float32(1 / FULL_SCALE)  # of int16, exactly
@@ -32,34 +29,21 @@ Floats = npt.NDArray[np.float32]
 
 
 class Piece(NamedTuple):
-    """Samples without a gap.
+    """Samples without a gap."""
 
-    Attributes:
-        start: index of the first sample in the stream, gaps included.
-        samples: (samples,) between -1 and 1 for audio; (samples, axes), unchanged, for a sensor.
-    """
-
-    start: int
-    samples: Floats
+    start: int  # index of the first sample in the stream, gaps included
+    samples: Floats  # (samples,) between -1 and 1 for audio; (samples, axes), unchanged, for a sensor
 
 
 @dataclass
 class InputQuality:
-    """Quality of a stream's input so far, in samples.
+    """Quality of a stream's input so far, in samples."""
 
-    Attributes:
-        valid: samples that were processed.
-        lost: samples that were missing.
-        invalid: samples that were NaN, infinite, or far beyond full scale.
-        gaps: number of gaps, from lost and invalid samples.
-        clipped: samples at or beyond full scale.
-    """
-
-    valid: int = 0
-    lost: int = 0
-    invalid: int = 0
-    gaps: int = 0
-    clipped: int = 0
+    valid: int = 0  # samples that were processed
+    lost: int = 0  # samples that were missing
+    invalid: int = 0  # samples that were NaN, infinite, or far beyond full scale
+    gaps: int = 0  # number of gaps, from lost and invalid samples
+    clipped: int = 0  # samples at or beyond full scale
 
 
 class InputGuard:

@@ -99,11 +99,7 @@ class Listener:
 
 
 def stream_config_of(manifest: Manifest) -> StreamConfig:
-    """Return how a bundle processes a stream.
-
-    Raises:
-        BundleError: when the bundle has no stream_config.
-    """
+    """Return how a bundle processes a stream; raise a BundleError if it takes single samples only."""
     if manifest.stream_config is None:
         raise BundleError(
             "the bundle has no stream_config: it takes single samples (penstock run). Export it with a stream_config, "

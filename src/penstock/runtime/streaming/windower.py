@@ -16,17 +16,11 @@ ROUNDING = 1e-3  # tolerance for a frame of digital silence: chunks of another l
 
 
 class Window(NamedTuple):
-    """A window, or a gap between two windows.
+    """A window, or a gap between two windows."""
 
-    Attributes:
-        time_s: end of the window or the gap in stream time.
-        window: (values, frames); None for a gap.
-        silent: whether the window holds nothing but digital silence.
-    """
-
-    time_s: float
-    window: npt.NDArray[np.float32] | None
-    silent: bool
+    time_s: float  # end of the window or the gap in stream time
+    window: npt.NDArray[np.float32] | None  # (values, frames); None for a gap
+    silent: bool  # whether the window holds nothing but digital silence
 
 
 class Windower:
@@ -37,7 +31,7 @@ class Windower:
         self.stream_config = stream_config
         self.guard = InputGuard(frontend.axes if isinstance(frontend, Sensor) else None)
         self._frontend = build_frontend(frontend)
-        self._ring = FrameRing(stream_config.frames, stream_config.hop, frontend.values)
+        self._ring = FrameRing(stream_config.frames, stream_config.hop, (frontend.values,))
         self._step = stream_config.hop * frontend.hop
         self._silence = _silence(stream_config)
         self._next_start = 0  # start of the next piece if there is no gap
@@ -46,17 +40,16 @@ class Windower:
 
     def push(self, samples: npt.NDArray[Any], *, lost: int = 0) -> list[Window]:
         """Add a block; return the windows that it completes and the gaps between them."""
-        windows = []
+        windows, config, rate_hz = [], self.stream_config, self.stream_config.frontend.rate_hz
         for piece in self.guard.push(samples, lost=lost):
             if piece.start != self._next_start:
                 self._restart(piece.start)
-                windows.append(Window(piece.start / self.stream_config.frontend.rate_hz, None, False))
+                windows.append(Window(piece.start / rate_hz, None, False))
             self._next_start = piece.start + len(piece.samples)
-            frames = self._frontend.push(piece.samples)
-            for window in self._ring.push(self.stream_config.standardised(frames)):
-                windows.append(
-                    Window(self._window_end / self.stream_config.frontend.rate_hz, window, self._is_silent(window))
-                )
+            frames, count = self._ring.push(config.standardised(self._frontend.push(piece.samples)))
+            for start in range(0, count * config.hop, config.hop):
+                window = np.ascontiguousarray(frames[start : start + config.frames].T)
+                windows.append(Window(self._window_end / rate_hz, window, self._is_silent(window)))
                 self._window_end += self._step
         return windows
 

@@ -27,7 +27,7 @@ def field(seed, *, share, lost_rate, later=0.0, dropped=0.0, positives=400, nega
         if stopped_here or stopped_later:
             stratum = audit.here if stopped_here else audit.later
             if audit.draw(stratum):
-                stratum.judge(positive=positive)
+                stratum.record(positive=positive)
         else:
             audit.passed += positive
     return audit
@@ -49,7 +49,7 @@ def field(seed, *, share, lost_rate, later=0.0, dropped=0.0, positives=400, nega
 def test_the_estimate_has_no_bias_and_the_interval_holds(share, lost_rate, later, dropped):
     days = [field(seed, share=share, lost_rate=lost_rate, later=later, dropped=dropped) for seed in range(300)]
     found = [day.lost_rate() for day in days]
-    lost = sum(day.here.positive * day.here.seen / day.here.judged for day in days) / len(days)
+    lost = sum(day.here.positive * day.here.seen / day.here.answered for day in days) / len(days)
     assert lost == pytest.approx(400 * lost_rate, rel=0.1)
     assert sum(interval.estimate for interval in found) / len(found) == pytest.approx(lost_rate, rel=0.15)
     if share < 1:
@@ -60,7 +60,7 @@ def test_the_estimate_has_no_bias_and_the_interval_holds(share, lost_rate, later
 def test_before_anything_is_known_nothing_is_said():
     audit = ShadowAudit(0.5, random.Random(0))
     assert audit.lost_rate() is None
-    audit.here.seen, audit.here.judged = 1000, 10
+    audit.here.seen, audit.here.answered = 1000, 10
     assert audit.lost_rate() == (0, 0, 1), "no positive seen at all: anything is possible"
     audit.passed = 100
     assert audit.lost_rate().high == pytest.approx(368.888 / 468.888, rel=1e-4)
@@ -72,13 +72,13 @@ def test_before_anything_is_known_nothing_is_said():
     assert low == pytest.approx((0.0126 * 100) / (0.0126 * 100 + 150), rel=0.02), "all of it may have been positive"
 
 
-@given(seen=st.integers(0, 400), judged=st.integers(0, 400), positive=st.integers(0, 400))
-def test_what_is_certain_is_not_doubted(seen, judged, positive):
-    judged = min(judged, seen)
-    positive = min(positive, judged)
-    low, estimate, high = ShadowTally(seen, judged, positive).positives(0.95)
-    assert positive <= low <= estimate <= high <= positive + seen - judged or not judged
-    if judged == seen:
+@given(seen=st.integers(0, 400), answered=st.integers(0, 400), positive=st.integers(0, 400))
+def test_what_is_certain_is_not_doubted(seen, answered, positive):
+    answered = min(answered, seen)
+    positive = min(positive, answered)
+    low, estimate, high = ShadowTally(seen, answered, positive).positives(0.95)
+    assert positive <= low <= estimate <= high <= positive + seen - answered or not answered
+    if answered == seen:
         assert low == estimate == high == positive
 
 

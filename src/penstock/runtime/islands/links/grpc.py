@@ -22,10 +22,11 @@ SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"  # encoded grpc.health.v1.Health
 
 MAX_CONNECTIONS = 64  # at one island; further ones are rejected
 
+# Bytes by which a message may exceed the payload. Within them the island refuses and counts a wrong message; beyond
+# them gRPC rejects it before it is read.
 MESSAGE_SLACK = 1 << 16
-"""Bytes by which a message may exceed the payload. Within them the island refuses and counts a wrong message; beyond
-them gRPC rejects it before it is read."""
 
+# Detects within seconds that a peer has vanished.
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -34,7 +35,6 @@ KEEPALIVE = (
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.http2.max_pings_without_data", 0),
 )
-"""Detects within seconds that a peer has vanished."""
 
 
 def grpc_connector(address: str, *, tls: TlsConfig | None = None, timeout_s: float = 5.0) -> Connector:
@@ -124,7 +124,6 @@ class GrpcServer:
     """Accepts gRPC streams at an address and passes each to a handler.
 
     Args:
-        handler: serves one connection; the stream ends when it returns.
         address: host:port with port 0 for a free one, or unix:path.
         payload_bytes: of the largest frame; gRPC rejects much longer messages before they are read.
         tls: for mutual TLS; None for unencrypted connections.
@@ -144,9 +143,8 @@ class GrpcServer:
         is_healthy: Callable[[], bool] = lambda: True,
     ):
         self._handler, self._is_healthy = handler, is_healthy
-        options = [*KEEPALIVE, ("grpc.max_receive_message_length", payload_bytes + MESSAGE_SLACK)]
-        options += [("grpc.so_reuseport", 0)]
-        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CONNECTIONS)
+        limits = (("grpc.max_receive_message_length", payload_bytes + MESSAGE_SLACK), ("grpc.so_reuseport", 0))
+        self._server = grpc.aio.server(options=[*KEEPALIVE, *limits], maximum_concurrent_rpcs=MAX_CONNECTIONS)
         self._server.add_generic_rpc_handlers(
             (
                 _handlers(METHOD, grpc.stream_stream_rpc_method_handler(self._stream)),

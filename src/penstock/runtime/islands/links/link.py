@@ -18,11 +18,7 @@ class Connection(Protocol):
     """One end of a link."""
 
     async def send(self, content: bytes) -> None:
-        """Send a message.
-
-        Raises:
-            LinkError: if the link is broken; messages sent just before may be lost.
-        """
+        """Send a message; raise LinkError if the link is broken, which may lose messages sent just before."""
 
     async def receive(self) -> bytes | None:
         """Return the next message; None once the link is closed or broken."""
@@ -31,21 +27,16 @@ class Connection(Protocol):
         """Close it; the other end receives what was sent before, then None."""
 
 
+# Opens a new connection to one address; raises LinkError if nothing answers there.
 Connector: TypeAlias = Callable[[], Awaitable[Connection]]
-"""Opens a new connection to one address; raises LinkError if nothing answers there."""
-
+# Serves one accepted connection, which ends when it returns.
 Handler: TypeAlias = Callable[[Connection], Awaitable[None]]
-"""Serves one accepted connection; the connection ends when it returns."""
 
 
 class LinkServer(Protocol):
-    """Accepts connections at an address.
+    """Accepts connections at an address."""
 
-    Attributes:
-        address: where it listens, with the port that was chosen if port 0 was asked for.
-    """
-
-    address: str
+    address: str  # with the chosen port, for port 0
 
     async def start(self) -> None:
         """Start accepting connections."""
@@ -73,19 +64,11 @@ class MakeServer(Protocol):
         tls: TlsConfig | None = None,
         is_healthy: Callable[[], bool] = lambda: True,
     ) -> LinkServer:
-        """Bind to an address; ``payload_bytes`` is the largest payload to expect.
-
-        Raises:
-            LinkError: if it cannot listen there.
-        """
+        """Bind to an address, or raise LinkError; ``payload_bytes`` is the largest payload to expect."""
 
 
 def check_host_port(address: str) -> None:
-    """Check that an address is host:port, [IPv6]:port or unix:path.
-
-    Raises:
-        LinkError: if it is not.
-    """
+    """Raise a LinkError unless an address is host:port, [IPv6]:port or unix:path."""
     if address.startswith("unix:"):
         return
     host, _, port = address.rpartition(":")
@@ -113,16 +96,9 @@ def is_loopback(address: str) -> bool:
 
 @dataclass(frozen=True)
 class Link:
-    """Both sides of a medium.
-
-    Attributes:
-        connector: the client side.
-        server: the server side.
-        check_address: raises LinkError for an address that this medium cannot use.
-        is_local: whether only this machine can reach an address, so that it needs no TLS.
-    """
+    """Both sides of a medium, and its addresses."""
 
     connector: MakeConnector
     server: MakeServer
-    check_address: Callable[[str], None] = check_host_port
-    is_local: Callable[[str], bool] = is_loopback
+    check_address: Callable[[str], None] = check_host_port  # raises LinkError for an invalid address
+    is_local: Callable[[str], bool] = is_loopback  # whether only this machine can reach it, so that it needs no TLS

@@ -9,22 +9,18 @@ from penstock.errors import LinkError
 from penstock.runtime.islands.links.link import Connector, Link
 from penstock.runtime.islands.links.tls import TlsConfig
 
+# URL scheme -> the module whose ``LINK`` it is. A module is imported when an address uses its scheme.
 LINKS = {
     "grpc": "penstock.runtime.islands.links.grpc",
 }
-"""URL scheme -> the module whose ``LINK`` it is. A module is imported when an address uses its scheme."""
-
 DEFAULT = "grpc"
 
 
 def link_for(address: str) -> tuple[Link, str]:
-    """Return the link of an address, and the address without its scheme.
+    """Return the link of an address, and the address without its scheme; raise LinkError if either is unknown.
 
     >>> link_for("grpc://127.0.0.1:7001")[1], link_for("127.0.0.1:7001")[1]
     ('127.0.0.1:7001', '127.0.0.1:7001')
-
-    Raises:
-        LinkError: if there is no link for the scheme, or the address is invalid.
     """
     scheme, separator, rest = address.partition("://")
     if not separator:
@@ -39,10 +35,6 @@ def link_for(address: str) -> tuple[Link, str]:
 
 
 def connector_for(address: str, *, tls: TlsConfig | None = None) -> Connector:
-    """Return a connector to an address of any link.
-
-    Raises:
-        LinkError: if there is no link for the scheme, or the address is invalid.
-    """
+    """Return a connector to an address of any link; see `link_for`."""
     link, rest = link_for(address)
     return link.connector(rest, tls=tls)

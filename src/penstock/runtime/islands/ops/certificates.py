@@ -1,6 +1,6 @@
 """Certificates for development: an authority of your own, and a certificate for each island that it signs.
 
-trustme makes them; this module keeps them in a folder. In production, use certificates of an authority that is managed.
+trustme issues them; this module keeps them in a folder. In production, use certificates of a managed authority.
 """
 
 from __future__ import annotations

@@ -26,33 +26,21 @@ MAIN = "from penstock.cli import main; main()"
 
 @dataclass(frozen=True)
 class IslandStatus:
-    """The state of one island.
-
-    Attributes:
-        metrics: by name, without "penstock_" and "_total".
-        p50_s, p99_s: latency from receiving a frame to the gate's decision; None before the first frame.
-        last_line: the last line of its output, if it has ended.
-    """
+    """The state of one island."""
 
     stage: int
     alive: bool
-    metrics: dict[str, float]
-    p50_s: float | None = None
+    metrics: dict[str, float]  # by name, without "penstock_" and "_total"
+    p50_s: float | None = None  # quantiles of the time from a frame to the gate's decision; None before the first frame
     p99_s: float | None = None
-    last_line: str = ""
+    last_line: str = ""  # the last line of its output, if it has ended
 
 
 class LocalCluster:
-    """Starts the islands of a bundle, the last one first, and stops them all.
-
-        with LocalCluster(Path("bundle")) as cluster:
-            print(cluster.address)
-
-    Attributes:
-        address: of the first island.
+    """Starts the islands of a bundle, the last one first, and stops them all; ``address`` is that of the first.
 
     Raises:
-        DeliveryError: if an island does not start.
+        DeliveryError: on entering, if an island does not start.
     """
 
     def __init__(self, bundle: Path, *, options: tuple[str, ...] = ()):
@@ -114,8 +102,8 @@ class LocalCluster:
         return ready["address"]
 
 
+# What an island prints once it is ready.
 _READY = re.compile(r"listening at (?P<address>\S+:\d+)\nmetrics at (?P<metrics>http://\S+)\n")
-"""What an island prints once it is ready."""
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log: Path, stage: int) -> re.Match[str]:

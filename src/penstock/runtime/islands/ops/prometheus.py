@@ -17,19 +17,12 @@ COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
 
 
 class IslandMetric(NamedTuple):
-    """One metric.
+    """One metric."""
 
-    Attributes:
-        name: without "penstock_"; Prometheus appends "_total" to counters.
-        kind: COUNTER or GAUGE.
-        help: what it says.
-        read: returns its value, or values by the label ``label``.
-    """
-
-    name: str
-    kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
+    name: str  # without "penstock_"; Prometheus appends "_total" to counters
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily]  # COUNTER or GAUGE
     help: str
-    read: Callable[[Island], float | Mapping[str, float]]
+    read: Callable[[Island], float | Mapping[str, float]]  # returns its value, or values by the label ``label``
     label: str = ""
 
 
@@ -46,7 +39,9 @@ METRICS = (
     IslandMetric("waiting", GAUGE, "Frames waiting for the next island's answer.", lambda island: island.waiting),
     IslandMetric("connected", GAUGE, "Whether the next island is connected.", lambda island: island.connected),
     IslandMetric("refused_by_next", GAUGE, "Whether the next island refuses this one.", lambda island: island.refused),
-    IslandMetric("shadow_samples", COUNTER, "Shadow samples answered.", lambda island: island.shadow_audit.here.judged),
+    IslandMetric(
+        "shadow_samples", COUNTER, "Shadow samples answered.", lambda island: island.shadow_audit.here.answered
+    ),
     IslandMetric(
         "shadow_positives", COUNTER, "Shadow samples found positive.", lambda island: island.shadow_audit.here.positive
     ),
@@ -83,11 +78,7 @@ class IslandCollector(Collector):
 
 
 def serve_metrics(island: Island, address: str) -> WSGIServer:
-    """Serve an island's metrics over HTTP at host:port, port 0 for a free one; return the server.
-
-    Raises:
-        LinkError: if it cannot listen there.
-    """
+    """Serve an island's metrics over HTTP at host:port, port 0 for a free one; return the server or raise LinkError."""
     host, _, port = address.rpartition(":")
     registry = CollectorRegistry()
     registry.register(IslandCollector(island))

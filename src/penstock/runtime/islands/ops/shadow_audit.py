@@ -2,7 +2,7 @@
 
 Nobody notices what a gate stops by mistake. So an island forwards a small random share of the stopped frames to the
 end of the network: shadow samples. Counting the positives among them and scaling up gives an unbiased estimate of how
-many were lost. "Positive" means that the end of the network says so; there are no human labels in the field.
+many were lost. "Positive" is what the last stage predicts; there are no human labels in the field.
 """
 
 from __future__ import annotations
@@ -33,29 +33,23 @@ class Estimate(NamedTuple):
 
 @dataclass
 class ShadowTally:
-    """Stopped frames, some of which were forwarded as shadow samples.
+    """Stopped frames, some of which were forwarded as shadow samples."""
 
-    Attributes:
-        seen: how many were stopped.
-        judged: of those, forwarded and answered.
-        positive: of those, positive at the end of the network.
-    """
+    seen: int = 0  # how many were stopped
+    answered: int = 0  # of those, forwarded and answered
+    positive: int = 0  # of those, positive in the last stage
 
-    seen: int = 0
-    judged: int = 0
-    positive: int = 0
-
-    def judge(self, *, positive: bool) -> None:
+    def record(self, *, positive: bool) -> None:
         """Record the answer to a shadow sample."""
-        self.judged += 1
+        self.answered += 1
         self.positive += positive
 
     def positives(self, confidence: float) -> Estimate:
         """Estimate how many of all stopped frames are positive."""
-        unknown = self.seen - self.judged
-        if not self.judged:
+        unknown = self.seen - self.answered
+        if not self.answered:
             return Estimate(0.0, 0.0, float(unknown))
-        scale, least, most = self.seen / self.judged, self.positive, self.positive + unknown
+        scale, least, most = self.seen / self.answered, self.positive, self.positive + unknown
         low, high = poisson_interval(self.positive, confidence)
         return Estimate(*(float(min(max(scale * count, least), most)) for count in (low, self.positive, high)))
 
@@ -66,22 +60,15 @@ class ShadowAudit:
 
     A frame that passes this gate may be positive and still be stopped by a later gate. It counts as passed here, so
     some of those are drawn as well.
-
-    Attributes:
-        rate: the share of stopped frames that is drawn.
-        here: frames that this gate stopped.
-        later: frames that passed this gate and were stopped by a later one.
-        passed: frames that no gate stopped and that the end found positive.
-        answered, dropped: frames that passed this gate, by whether they were answered.
     """
 
-    rate: float
+    rate: float  # the share of stopped frames that is drawn
     rng: random.Random = field(default_factory=random.Random, repr=False)
-    here: ShadowTally = field(default_factory=ShadowTally)
-    later: ShadowTally = field(default_factory=ShadowTally)
-    passed: int = 0
-    answered: int = 0
-    dropped: int = 0
+    here: ShadowTally = field(default_factory=ShadowTally)  # frames that this gate stopped
+    later: ShadowTally = field(default_factory=ShadowTally)  # frames that a later gate stopped
+    passed: int = 0  # frames that no gate stopped and that the last stage found positive
+    answered: int = 0  # frames that passed this gate and were answered
+    dropped: int = 0  # frames that passed this gate and were not
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
@@ -100,7 +87,7 @@ class ShadowAudit:
         Counts among shadow samples are scaled up, with exact Poisson intervals. Several such counts share the allowed
         error. Frames that passed and were dropped later are assumed to be like those that were answered.
         """
-        if not self.here.judged or (self.dropped and not self.answered):
+        if not self.here.answered or (self.dropped and not self.answered):
             return None
         counts = 1 + bool(self.later.seen) + bool(self.dropped)
         confidence = 1 - (1 - confidence) / counts
@@ -145,7 +132,7 @@ class ShadowSampler:
         positive = isinstance(reply, Answer) and reply.label in self._positives
         if frame.stream in self._tallies:
             if is_answer:
-                self._tallies[frame.stream].judge(positive=positive)
+                self._tallies[frame.stream].record(positive=positive)
             return True
         if frame.shadow:  # of an island before this one
             return False
