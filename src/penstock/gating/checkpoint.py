@@ -103,9 +103,7 @@ def _tensors(net: GatedNetwork) -> tuple[dict[str, Tensor], dict[str, str]]:
         part.state_dict(destination=state, prefix=prefix, keep_vars=True)
     others = [name.partition(".")[2] for name, tensor in state.items() if not isinstance(tensor, Tensor)]
     if others:
-        raise StorageError(
-            f"only tensors can be saved, and {', '.join(others[:3])} of the network is none: keep it in a buffer."
-        )
+        raise StorageError(f"only tensors can be saved: keep {', '.join(others[:3])} of the network in a buffer.")
     first: dict[int, str] = {}
     tied = {name: first[id(t)] for name, t in state.items() if first.setdefault(id(t), name) != name}
     # Cloned, because safetensors refuses views of one storage.
@@ -137,9 +135,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise StorageError(f"{path} is damaged: cannot read its header ({error!r}). Use another copy.") from error
     if format_ != FORMAT:
         advice = "Update Penstock." if format_ > FORMAT else "Train the network and save it again with this version."
-        raise StorageError(
-            f"{path} was written by Penstock {writer} in format {format_}; this version reads format {FORMAT}. {advice}"
-        )
+        raise StorageError(f"expected format {FORMAT}, got format {format_} in {path}, of Penstock {writer}. {advice}")
     if damaged:
         raise StorageError(f"{path} is damaged: its checksum does not match its content. Use another copy.")
     return header, tensors

@@ -103,9 +103,7 @@ class GatedNetwork(nn.Module):
             if unknown:
                 raise LabelError(f"each of the positives must be {known}, got {unknown}.")
             if isinstance(gate, ClassGate) and gate.background != background:
-                raise LabelError(
-                    f"expected gates built for background = {background}, got a ClassGate for {gate.background}."
-                )
+                raise LabelError(f"expected a gate for background = {background}, got one for {gate.background}.")
         labels = torch.arange(spec.classes)
         if gates and not torch.stack([gate.omega(labels, background) for gate in gates]).all(0).any():
             raise LabelError(
@@ -144,10 +142,29 @@ class GatedNetwork(nn.Module):
             active: the layers whose gates are on, counted from 0; None for all. ``{i}`` is the paper's independent
                 gating, ``range(i + 1)`` its incremental gating.
         """
-        active = self.active(active)
+        on = self.active(active)
         self._check_input(x)
+        alive = torch.arange(len(x), device=x.device)
+        exit_stage = torch.full((len(x),), len(self.stages), device=x.device)
+        scores = torch.full((len(x), len(self.layers)), torch.nan, device=x.device)
+        label = torch.full((len(x),), self.background, device=x.device)
+        logits = torch.full((len(x), self.spec.classes), torch.nan, device=x.device)
         with temporary_mode(self, training=False):
-            return self._predict(x, active)
+            for i, (stage, layer) in enumerate(zip(self.stages, self.layers, strict=False)):
+                x = stage(x)
+                if layer.gate is not None and i in on:
+                    logit = layer.gate.gate_logit(layer.score(x))
+                    scores[alive, i] = logit.sigmoid()
+                    stopped = is_stopped(logit, layer.gate.threshold)
+                    exit_stage[alive[stopped]] = i + 1
+                    alive, x = alive[~stopped], x[~stopped]
+                    if not len(alive):
+                        break
+                x = layer.apply_mask(x)
+            else:
+                logits[alive] = self.stages[-1](x).float()
+                label[alive] = logits[alive].argmax(1)
+        return Prediction(label, exit_stage, exit_stage < len(self.stages), scores, logits)
 
     def active(self, active: Collection[int] | None = None) -> frozenset[int]:
         """Return the layers whose gates are on; an error if one of them has no gate."""
@@ -176,9 +193,7 @@ class GatedNetwork(nn.Module):
     @thresholds.setter
     def thresholds(self, values: Sequence[float | None]) -> None:
         if len(values) != len(self.layers):
-            raise CutError(
-                f"expected {len(self.layers)} thresholds, one per layer (None without a gate), got {len(values)}."
-            )
+            raise CutError(f"expected {len(self.layers)} thresholds, one per layer, got {len(values)}.")
         if any(value != value for value in values):
             raise CutError(f"thresholds must not be NaN, got {list(values)}.")
         for layer, value in zip(self.layers, values, strict=True):
@@ -202,31 +217,6 @@ class GatedNetwork(nn.Module):
 
     def __str__(self) -> str:
         return render(network_table(self))
-
-    def _predict(self, x: Tensor, active: frozenset[int]) -> Prediction:
-        batch = len(x)
-        alive = torch.arange(batch, device=x.device)
-        exit_stage = torch.full((batch,), len(self.stages), device=x.device)
-        scores = torch.full((batch, len(self.layers)), torch.nan, device=x.device)
-        label = torch.full((batch,), self.background, device=x.device)
-        logits = torch.full((batch, self.spec.classes), torch.nan, device=x.device)
-        for i, (stage, layer) in enumerate(zip(self.stages, self.layers, strict=False)):
-            x = stage(x)
-            if layer.gate is not None and i in active:
-                logit = layer.gate.gate_logit(layer.score(x))
-                scores[alive, i] = logit.sigmoid()
-                stopped = is_stopped(logit, layer.gate.threshold)
-                exit_stage[alive[stopped]] = i + 1
-                passed = ~stopped
-                alive, x = alive[passed], x[passed]
-                if not len(alive):
-                    break
-            x = layer.apply_mask(x)
-        else:
-            out = self.stages[-1](x).float()
-            logits[alive] = out
-            label[alive] = out.argmax(1)
-        return Prediction(label, exit_stage, exit_stage < len(self.stages), scores, logits)
 
     def _check_dtype(self, x: Tensor) -> None:
         """Explain the usual mistake, numpy's default dtype, more clearly than torch does."""

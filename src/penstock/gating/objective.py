@@ -93,9 +93,7 @@ class Objective:
         if self.class_counts is None:
             return None
         if len(self.class_counts) != net.spec.classes:
-            raise ObjectiveError(
-                f"class_counts must have one entry per class, {net.spec.classes}, got {len(self.class_counts)}."
-            )
+            raise ObjectiveError(f"class_counts must have {net.spec.classes} entries, got {len(self.class_counts)}.")
         counts = torch.tensor(self.class_counts, device=labels.device)
         if len(labels) and not counts[labels].all():
             unknown = sorted({label for label in labels.tolist() if not self.class_counts[label]})

@@ -12,11 +12,8 @@ from torch import Tensor, nn
 
 from penstock.errors import ShapeError
 
-DEPTH = 8
-"""Convolution blocks in a network."""
-
-LINEAR_BLOCKS = 2
-"""Blocks after them."""
+DEPTH = 8  # convolution blocks
+LINEAR_BLOCKS = 2  # after them
 
 
 @dataclass(frozen=True)

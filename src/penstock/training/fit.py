@@ -135,7 +135,6 @@ class _FitModule(GatedLightningModule):
         return self._loader("train")
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
-        """Return the validation data, if any."""
         return [] if self.data["val"] is None else self._loader("val")
 
     def _loader(self, part: str) -> DataLoader[Any]:

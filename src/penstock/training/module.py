@@ -104,19 +104,17 @@ class GatedLightningModule(L.LightningModule):
 
     def _step(self, part: str, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         x, y = pair_of(batch)
+        where = f"{part} batch {index}, epoch {self.current_epoch + 1}"
         bad = not_finite(x)  # checked before the forward pass, which would corrupt the running statistics
         if bad:
-            raise TrainingError(
-                f"NaN or infinity in samples {bad[:10]} of {part} batch {index}, epoch {self.current_epoch + 1}. "
-                "Clean the data."
-            )
+            raise TrainingError(f"NaN or infinity in samples {bad[:10]} of {where}: clean the data.")
         out = self.net(x)
         loss = self.objective(self.net, out, y)
         if not torch.isfinite(loss.total):
             values = ", ".join(f"{name} = {term.item():g}" for name, term in loss._asdict().items())
             raise TrainingError(
-                f"the loss is not finite in {part} batch {index}, epoch {self.current_epoch + 1} ({values}), although "
-                "the input is: training diverged. Lower the learning rate, or set precision to float32."
+                f"training diverged: the loss is not finite in {where} ({values}), although the input is. Lower the "
+                "learning rate, or set precision to float32."
             )
         self._metrics(part).update(out, y, loss)
         return loss.total
@@ -171,8 +169,7 @@ class GatedLightningModule(L.LightningModule):
         checkpoint["history"] = {"epochs": self.history.epochs, "warnings": self.history.warnings}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.history.epochs = list(checkpoint["history"]["epochs"])
-        self.history.warnings = list(checkpoint["history"]["warnings"])
+        self.history = History(**checkpoint["history"])
 
 
 def _kind(finding: str) -> str:

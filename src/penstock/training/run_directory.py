@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from penstock.errors import TrainingError
-from penstock.runtime.files import make_folder, write_atomically
+from penstock.runtime.files import write_atomically
 
 FORMAT = 3
 """The format of run.json and the checkpoints next to it; format 1 had no number."""
@@ -91,7 +91,6 @@ class RunDirectory:
         table = csv.DictWriter(text, names, lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
-        make_folder(self.folder / "csv")
         write_atomically(self.folder / "csv" / "metrics.csv", text.getvalue().encode())
 
 
@@ -114,6 +113,4 @@ def storage_errors(run: RunDirectory | None) -> Iterator[None]:
     except (RuntimeError, EOFError, KeyError) as error:
         if run is None or ("PytorchStreamReader" not in str(error) and not isinstance(error, EOFError)):
             raise
-        raise TrainingError(
-            f"{run.last} is damaged: {error}. Delete it to start over; best.ckpt beside it may be intact."
-        ) from error
+        raise TrainingError(f"{run.last} is damaged: {error}. Delete it to start over, or use best.ckpt.") from error

@@ -6,12 +6,4 @@ from penstock.gating.layers.gate import ClassGate, Gate
 from penstock.gating.layers.gated_compression import GatedCompression
 from penstock.gating.layers.mask import binary_mask
 
-__all__ = [
-    "ClassGate",
-    "Compression",
-    "Gate",
-    "GatedCompression",
-    "LayerConfig",
-    "binary_mask",
-    "transmission_cost",
-]
+__all__ = ["ClassGate", "Compression", "Gate", "GatedCompression", "LayerConfig", "binary_mask", "transmission_cost"]

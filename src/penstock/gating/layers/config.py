@@ -13,12 +13,7 @@ Granularity: TypeAlias = Literal["element", "channel", "feature"]
 MaskKind: TypeAlias = Literal["thresholded", "drawn"]
 GateInput: TypeAlias = Literal["kept", "all"]
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "parts": get_args(Parts),
-    "granularity": get_args(Granularity),
-    "mask": get_args(MaskKind),
-    "gate_input": get_args(GateInput),
-}
+_CHOICES = {"parts": Parts, "granularity": Granularity, "mask": MaskKind, "gate_input": GateInput}
 _UNUSED = {"both": (), "gate": ("mask",), "compression": ("gate_width", "gate_input", "class_loss_weight")}
 
 
@@ -53,8 +48,8 @@ class LayerConfig:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise LayerError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}.")
+            if getattr(self, name) not in get_args(choices):
+                raise LayerError(f"{name} must be one of {', '.join(get_args(choices))}, got {getattr(self, name)!r}.")
         if isinstance(self.gate_width, bool) or not isinstance(self.gate_width, int) or self.gate_width < 1:
             raise LayerError(f"gate_width must be an integer of at least 1, got {self.gate_width!r}.")
         if not (isfinite(self.class_loss_weight) and self.class_loss_weight >= 0):

@@ -83,9 +83,7 @@ class Survey:
         """Return the places at the given depths or names, or a number of them, in the order of the network."""
         requests = _requests(at)
         if requests and not self.places:
-            raise CutError(
-                f"{type(self.model).__name__} has no legal place for a gate: nowhere does exactly one tensor cross."
-            )
+            raise CutError(f"{type(self.model).__name__} has no legal cut: nowhere does exactly one tensor cross.")
         found: dict[Place, float | str] = {}
         for request in requests:
             place = self._by_name(request) if isinstance(request, str) else self._by_depth(request)
@@ -101,8 +99,7 @@ class Survey:
     def _by_depth(self, depth: float) -> Place:
         if not 0 < depth < 1:
             raise CutError(
-                f"a depth must be between 0 and 1, both excluded, got {depth}. 0.4 is after 40 % of the blocks; an "
-                "integer is a number of gates."
+                f"a depth must be between 0 and 1, both excluded, got {depth}. 0.4 is after 40 % of the blocks."
             )
         best = min(abs(place.cut.depth - depth) for place in self.places)
         near = [place for place in self.places if abs(abs(place.cut.depth - depth) - best) < 1e-9]

@@ -72,10 +72,9 @@ def gate(
         fixed_size=fixed_size,
     )
     training = model.training if isinstance(model, nn.Module) else stages[0].training
+    configs, omegas = _configs(layer, len(shapes)), _positives(positives, len(shapes))
     layers = []
-    for shape, config, omega in zip(
-        shapes, _configs(layer, len(shapes)), _positives(positives, len(shapes)), strict=True
-    ):
+    for shape, config, omega in zip(shapes, configs, omegas, strict=True):
         built = GatedCompression(shape, config, positives=omega, classes=classes, background=background)
         layers.append(built.to(example.device).train(training))
     network = GatedNetwork(stages, layers, spec, origin, background=background)
@@ -114,7 +113,7 @@ def _positives(positives: Positives, gates: int) -> list[Collection[int] | None]
         return [positives] * gates  # type: ignore[list-item]
     if len(positives) != gates:
         raise LabelError(
-            f"positives must be one set of labels, or one for each of the {gates} gates, got {len(positives)} of them."
+            f"positives must be one set of labels, or one for each of the {gates} gates, got {len(positives)}."
         )
     return list(positives)  # type: ignore[arg-type]
 

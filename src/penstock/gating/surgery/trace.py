@@ -18,6 +18,8 @@ import random
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -60,9 +62,9 @@ def trace(model: nn.Module) -> Trace:
                 evaluation = _traced(model, leaves)
             _merge(training.graph, evaluation.graph)
         except _Untraceable as failure:
-            if "" in failure.paths:
+            if "" in failure.args:
                 raise CutError(_explain(model, failure)) from failure.__cause__
-            leaves.update(failure.paths)
+            leaves.update(failure.args)
         else:
             return training
 
@@ -98,12 +100,7 @@ def _traced(model: nn.Module, leaves: set[str]) -> Trace:
     tracer = _Tracer(leaves)
     versions = {name: buffer._version for name, buffer in model.named_buffers()}
     with torch.random.fork_rng(devices=()):
-        try:
-            graph = tracer.without_random("", lambda: tracer.trace(model, concrete_args=_defaults(model)))
-        except _Untraceable:
-            raise
-        except Exception as error:  # a user's forward may raise anything when it gets a proxy
-            raise _Untraceable("") from error
+        graph = tracer.attempt("", lambda: tracer.trace(model, concrete_args=_defaults(model)))
     changed = [name for name, buffer in model.named_buffers() if buffer._version != versions[name]]
     if changed:
         cause = ValueError(f"it changes its buffer {changed[0]!r} outside the graph")
@@ -129,11 +126,7 @@ def _defaults(model: nn.Module) -> dict[str, Any]:
 
 
 class _Untraceable(Exception):
-    """The forward of the modules at ``paths`` cannot be traced; an empty path is the network itself."""
-
-    def __init__(self, *paths: str):
-        super().__init__(*paths)
-        self.paths = paths
+    """The forward of the modules with these paths cannot be traced; an empty path is the network itself."""
 
 
 class _Tracer(fx.Tracer):
@@ -147,23 +140,23 @@ class _Tracer(fx.Tracer):
 
     def call_module(self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         path = self.path_of_module(m)
-        try:
-            if type(m) is nn.TransformerEncoder and path not in self.leaves:
-                out = _layer_by_layer(m, *args, **kwargs)
-            else:
-                out = self.without_random(path, lambda: super(_Tracer, self).call_module(m, forward, args, kwargs))
-        except _Untraceable:
-            raise
-        except Exception as error:
-            raise _Untraceable(path) from error
+        if type(m) is nn.TransformerEncoder and path not in self.leaves:
+            out = self.attempt(path, partial(_layer_by_layer, m, *args, **kwargs))
+        else:
+            out = self.attempt(path, partial(super().call_module, m, forward, args, kwargs))
         if isinstance(out, fx.Proxy):
             self.ends.setdefault(out.node, []).append(path)
         return out
 
-    def without_random(self, path: str, run: Callable[[], Any]) -> Any:
-        """Run a forward that must not draw random numbers."""
+    def attempt(self, path: str, run: Callable[[], Any]) -> Any:
+        """Run the forward of the module at ``path``, which must neither fail nor draw random numbers."""
         before = _random_states()
-        out = run()
+        try:
+            out = run()
+        except _Untraceable:
+            raise
+        except Exception as error:  # a user's forward may raise anything when it gets a proxy
+            raise _Untraceable(path) from error
         if _random_states() != before:
             raise _Untraceable(path) from ValueError("it draws random numbers, which the graph would keep as constants")
         return out
@@ -212,13 +205,10 @@ def _merge(training: fx.Graph, evaluation: fx.Graph) -> None:
             raise _Untraceable(owner(node)) from different
         return a
 
-    for a, b in zip(left, right, strict=False):
-        if (a.op, a.target) != (b.op, b.target):
-            raise _Untraceable(owner(a)) from different
+    for a, b in zip_longest(left, right):
+        if a is None or b is None or (a.op, a.target) != (b.op, b.target):
+            raise _Untraceable(owner(a or b)) from different
         a.args, a.kwargs = merge(tuple(a.args), tuple(b.args), a), merge(dict(a.kwargs), dict(b.kwargs), a)
-    if len(left) != len(right):
-        longer = max(left, right, key=len)
-        raise _Untraceable(owner(longer[min(len(left), len(right))])) from different
 
 
 def _explain(model: nn.Module, failure: _Untraceable) -> str:
