@@ -63,14 +63,12 @@ class LocalExecutor:
         self._slow = False
 
     async def submit(self, job: Job) -> None:
-        """Take a frame; waits while there are too many."""
         if self._slow or not self._queue.empty():
             await self._queue.put(job)
         elif not _is_expired(job, self._callbacks):
             await self._run_stage([job])
 
     async def run(self) -> None:
-        """Work until cancelled."""
         while True:
             batch = [await self._queue.get()]
             while not self._queue.empty() and len(batch) < self._batch:
@@ -111,14 +109,12 @@ class RemoteExecutor:
         self._failure: asyncio.Future[None] | None = None
 
     async def submit(self, job: Job) -> None:
-        """Take a frame; waits while there are too many."""
         await self._slots.acquire()
         task = asyncio.ensure_future(self._run_stage(job))
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         self._failure = asyncio.get_running_loop().create_future()
         try:
             await self._failure

@@ -29,7 +29,6 @@ LOG = logging.getLogger("penstock.journal")
 
 START = b"penstock journal 1\n"
 HEAD = struct.Struct("<II")  # length and CRC-32 of a record
-
 ACKED = struct.Struct("<QQ")
 FRAME_MARK, ACKED_MARK = b"k", b"s"
 SLACK = 1 << 20  # bytes about answered frames below which the file is not compacted

@@ -24,9 +24,7 @@ from google.protobuf.message import DecodeError
 from penstock.errors import WireError
 
 VERSION = 2  # the protocol version
-
 METHOD = "/penstock.Island/Stream"  # the path of the RPC
-
 MAX_SEQUENCE = (1 << 64) - 1
 
 

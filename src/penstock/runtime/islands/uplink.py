@@ -32,9 +32,7 @@ from penstock.runtime.islands.protocol import (
 LOG = logging.getLogger("penstock.uplink")
 
 WELCOME_TIMEOUT_S = 10.0  # how long to wait for Welcome
-
 GOODBYE_TIMEOUT_S = 30.0  # how long an island may take to answer what it has after its Goodbye
-
 DEADLINE_CHECK_S = 0.05  # how often deadlines are checked
 
 

@@ -53,11 +53,6 @@ class StreamConfig:
         """Length of a window in seconds."""
         return self.frontend.samples(self.frames) / self.frontend.rate_hz
 
-    @property
-    def hop_s(self) -> float:
-        """Seconds from one window to the next."""
-        return self.hop * self.frontend.hop / self.frontend.rate_hz
-
     def standardised(self, frames: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return standardised frames: (..., values) -> (..., values)."""
         mean, std = self._moments

@@ -27,11 +27,8 @@ import numpy.typing as npt
 from penstock.errors import DataError, ShapeError
 
 FLOOR = 1e-8  # minimum mel energy, about that of 1-LSB white noise in 16-bit audio. Digital silence is log(FLOOR)
-
 FULL_SCALE = 32768  # divisor that scales int16 to between -1 and 1
-
 LOUDEST = 2.0  # samples may overshoot 1 a little, for example after mixing; beyond this the scale is wrong
-
 _BLOCK = 1024  # frames at a time: fits the cache, twice as fast as all at once
 
 Array = npt.NDArray[Any]

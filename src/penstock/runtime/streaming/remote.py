@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from penstock.runtime.pipeline import SampleResult
 from penstock.runtime.streaming.detector import Detector, Event, StreamStats, WindowResult
 from penstock.runtime.streaming.listener import Chunk, detector_of, stream_config_of
 from penstock.runtime.streaming.windower import Window, Windower
+
+_Pending: TypeAlias = tuple[Window, asyncio.Future[Any] | None]  # a window in flight; no future for gaps and silence
 
 
 async def listen_remote(
@@ -50,7 +52,7 @@ async def listen_remote(
                     answer = None
                     if piece.window is not None and not piece.silent:
                         answer = await client.submit(piece.window)
-                    await in_flight.put(_Pending(piece, answer))
+                    await in_flight.put((piece, answer))
         finally:
             await in_flight.put(None)
 
@@ -67,21 +69,14 @@ async def listen_remote(
         on_end(detector.stats(windower.guard.input_quality), detector.end())
 
 
-class _Pending(NamedTuple):
-    """A window in flight; without an answer for gaps and silence."""
-
-    piece: Window
-    answer: asyncio.Future[Any] | None
-
-
 async def _results(pending: _Pending, detector: Detector, gates: int, timeout_s: float | None) -> list[WindowResult]:
-    time_s = pending.piece.time_s
-    if pending.piece.window is None:
+    (time_s, window, _), future = pending
+    if window is None:
         return list(detector.push_gap(time_s))
-    if pending.answer is None:
+    if future is None:
         return [detector.push_silence(time_s)]
     try:
-        answer = await asyncio.wait_for(pending.answer, timeout_s)
+        answer = await asyncio.wait_for(future, timeout_s)
     except asyncio.TimeoutError:
         raise DeliveryError(
             f"no answer from the islands within {timeout_s:g} s. Is the first island running, with this bundle?"

@@ -19,7 +19,6 @@ from penstock.runtime.islands.links.tls import TlsConfig
 from penstock.runtime.islands.protocol import METHOD
 
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"  # encoded grpc.health.v1.HealthCheckResponse messages
-
 MAX_CONNECTIONS = 64  # at one island; further ones are rejected
 
 # Bytes by which a message may exceed the payload. Within them the island refuses and counts a wrong message; beyond
@@ -167,11 +166,9 @@ class GrpcServer:
         self.address = address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
     async def start(self) -> None:
-        """Start accepting connections."""
         await self._server.start()
 
     async def stop(self, grace_s: float = 0.0) -> None:
-        """Stop accepting, and close open connections after at most ``grace_s``."""
         await self._server.stop(grace_s)
 
     async def _check_health(self, request: bytes, context: Any) -> bytes:

@@ -17,7 +17,6 @@ from penstock.runtime.files import make_folder, write_atomically
 
 AUTHORITY = "authority"
 MAX_NAME = 64  # characters in the common name of a certificate
-
 VALID = datetime.timedelta(days=365)
 CLOCK_SKEW = datetime.timedelta(minutes=5)
 

@@ -63,7 +63,6 @@ class IslandCollector(Collector):
         self._island = island
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
         stage = str(self._island.number)
         for metric in METRICS:
             labels = ["stage", metric.label] if metric.label else ["stage"]
