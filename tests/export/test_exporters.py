@@ -9,7 +9,7 @@ import torch
 
 import penstock as ps
 from helpers.zoo import build
-from penstock.errors import BundleError, ExportError
+from penstock.errors import ExportError
 from penstock.export import Float32, export_bundle
 from penstock.export.exporters import EXPORTERS
 from penstock.export.onnx.stages import export_onnx
@@ -56,9 +56,9 @@ def test_a_bundle_of_another_format_is_verified_read_and_run(reversed_format, tm
 def test_a_format_without_exporter_or_engine_is_refused(reversed_format, tmp_path, monkeypatch) -> None:
     model, draw = build("conv1d")
     net = ps.gate(model, draw(2), at=0.5)
-    with pytest.raises(ExportError, match=r"onnx, reversed, got 'tflite'"):
+    with pytest.raises(ExportError, match=r"onnx.*reversed, got 'tflite'"):
         export_bundle(net, draw(2), tmp_path, precision=Float32(format="tflite"))
     monkeypatch.delitem(engines.DEFAULT_ENGINES, ".reversed")
-    with pytest.raises(BundleError, match=r"stage-1\.reversed.*\.onnx"):
+    with pytest.raises(ExportError, match=r"no engine.*\.reversed"):
         export_bundle(net, draw(2), tmp_path, precision=Float32(format=reversed_format))
     assert not list(tmp_path.iterdir())

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from penstock.datasets.loading import Data, batches
-from penstock.errors import ExportError
-from penstock.export.exporters import StageFile
+from penstock.export.exporters import StageFile, stage_tensors
 from penstock.export.onnx.channel_pruning import prune_channels
 from penstock.export.onnx.graph import cleaned, macs, to_bytes, to_graph
 from penstock.export.onnx.payload import convert_input, convert_output, quantization_of
@@ -20,7 +19,7 @@ from penstock.export.precision import Int8, Precision
 from penstock.export.stage_module import DeployedStage
 from penstock.export.verification import check_error, relative_error
 from penstock.gating.network import GatedNetwork
-from penstock.runtime.bundle.manifest import TYPES, TensorSpec
+from penstock.runtime.bundle.manifest import TensorSpec
 from penstock.runtime.engines.onnxruntime import OnnxRuntime
 
 CALIBRATION_SAMPLES = 512
@@ -31,7 +30,7 @@ def export_onnx(net: GatedNetwork, example: Tensor, precision: Precision) -> lis
     """Return each stage as an ONNX file; see `penstock.export.exporters`."""
     graphs, errors = _float32_graphs(net, example)
     counts = [macs(graph) for graph in graphs]
-    tensors = _tensors(net, example)
+    tensors = stage_tensors(net, example)
     if isinstance(precision, Int8):
         graphs, tensors = _quantized(net, graphs, tensors, precision)
     else:
@@ -61,17 +60,6 @@ def _float32_graphs(net: GatedNetwork, example: Tensor) -> tuple[list[ir.Model],
         errors.append(error)
         values = outputs[0] if isinstance(outputs, tuple) else outputs
     return graphs, errors
-
-
-def _tensors(net: GatedNetwork, example: Tensor) -> list[TensorSpec]:
-    """Return the input of the first stage, the values that cross each link, and the output of the last stage."""
-    dtype = str(example.dtype).removeprefix("torch.")
-    if dtype not in TYPES:
-        raise ExportError(
-            f"expected an example of {', '.join(TYPES)}, got {dtype}. Convert the input before the network."
-        )
-    outputs = [*((layer.transmitted_values,) for layer in net.layers), (net.spec.classes,)]
-    return [TensorSpec(tuple(example.shape[1:]), dtype), *(TensorSpec(shape, "float32") for shape in outputs)]
 
 
 def _quantized(

@@ -74,7 +74,6 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
 def require_links() -> None:
     """Check that what islands need is installed."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # errors are raised, counted and logged by penstock itself
-    require("penstock.runtime.islands.links.grpc", extra="links")
     require("penstock.runtime.islands.server", extra="links")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import PurePath
 
-from penstock.errors import BundleError
+from penstock.errors import BundleError, require
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.engines.engine import Engine, Output, RemoteEngine
 
@@ -36,7 +35,7 @@ def load_engine(bundle: Bundle, stage: int, *, name: str | None = None, threads:
     if name not in ENGINES:
         raise BundleError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
     module, attribute = ENGINES[name].split(":")
-    engine = getattr(import_module(module), attribute)
+    engine = getattr(require(module, extra="run"), attribute)
     return engine.from_stage(bundle.manifest.stages[stage - 1], bundle.graphs[stage - 1], threads=threads)  # type: ignore[no-any-return]
 
 

@@ -57,7 +57,7 @@ def memory_scheme(monkeypatch):
     module = ModuleType("memory_scheme")
     module.LINK = Link(memory_connector, MemoryServer, check_name, lambda address: address != "exposed")
     monkeypatch.setitem(sys.modules, "memory_scheme", module)
-    monkeypatch.setitem(table.LINKS, "memory", "memory_scheme")
+    monkeypatch.setitem(table.LINKS, "memory", ("memory_scheme", "links"))
     monkeypatch.setattr(MemoryServer, "places", {})
 
 

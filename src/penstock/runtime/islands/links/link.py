@@ -36,7 +36,7 @@ Handler: TypeAlias = Callable[[Connection], Awaitable[None]]
 class LinkServer(Protocol):
     """Accepts connections at an address."""
 
-    address: str  # with the chosen port, for port 0
+    address: str  # as a client gives it: with the port that was chosen for 0, and the scheme of any link but gRPC
 
     async def start(self) -> None:
         """Start accepting connections."""

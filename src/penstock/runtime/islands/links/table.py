@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from importlib import import_module
 
-from penstock.errors import LinkError
+from penstock.errors import LinkError, require
 from penstock.runtime.islands.links.link import Connector, Link
 from penstock.runtime.islands.links.tls import TlsConfig
 
-# URL scheme -> the module whose ``LINK`` it is. A module is imported when an address uses its scheme.
+# URL scheme -> (the module whose ``LINK`` it is, the extra that installs what it imports). A module is imported when an
+# address uses its scheme.
 LINKS = {
-    "grpc": "penstock.runtime.islands.links.grpc",
+    "grpc": ("penstock.runtime.islands.links.grpc", "links"),
 }
 DEFAULT = "grpc"
 
@@ -28,7 +28,8 @@ def link_for(address: str) -> tuple[Link, str]:
     if scheme not in LINKS:
         close = difflib.get_close_matches(scheme, LINKS) or sorted(LINKS)
         raise LinkError(f"no link for {scheme}:// in {address!r}; use {' or '.join(f'{name}://' for name in close)}.")
-    link = import_module(LINKS[scheme]).LINK
+    module, extra = LINKS[scheme]
+    link = require(module, extra=extra).LINK
     assert isinstance(link, Link)
     link.check_address(rest)
     return link, rest

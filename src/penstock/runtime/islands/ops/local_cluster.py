@@ -103,7 +103,7 @@ class LocalCluster:
 
 
 # What an island prints once it is ready.
-_READY = re.compile(r"listening at (?P<address>\S+:\d+)\nmetrics at (?P<metrics>http://\S+)\n")
+_READY = re.compile(r"listening at (?P<address>\S+)\nmetrics at (?P<metrics>http://\S+)\n")
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log: Path, stage: int) -> re.Match[str]:

@@ -22,7 +22,8 @@ class IslandMetric(NamedTuple):
     name: str  # without "penstock_"; Prometheus appends "_total" to counters
     kind: type[CounterMetricFamily] | type[GaugeMetricFamily]  # COUNTER or GAUGE
     help: str
-    read: Callable[[Island], float | Mapping[str, float]]  # returns its value, or values by the label ``label``
+    # Returns its value, or values by the label ``label``. Called in the HTTP server's thread; must not raise.
+    read: Callable[[Island], float | Mapping[str, float]]
     label: str = ""
 
 
