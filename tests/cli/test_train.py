@@ -1,8 +1,8 @@
 """`penstock train`: wrong options."""
 
-import sys
-
 import pytest
+
+from helpers.missing_packages import hide_package
 
 MINE = ("-m", "mine:network", "-d", "mine:data", "-o", "x")
 
@@ -30,9 +30,7 @@ def test_a_folder_as_the_output_file_is_an_error(error_of, tmp_path):
 
 
 def test_without_lightning_the_error_names_the_extra(error_of, monkeypatch):
-    monkeypatch.setitem(sys.modules, "lightning", None)
-    for name in [name for name in sys.modules if name.startswith("penstock.training.")]:
-        monkeypatch.delitem(sys.modules, name)
+    hide_package(monkeypatch, "lightning", users="penstock.training.")
     error = error_of("train", *MINE)
     assert "MissingExtraError: lightning" in error and "penstock[train]" in error
 
