@@ -1,5 +1,7 @@
 """`penstock export`: options that exclude each other, and a missing extra."""
 
+from helpers.missing_packages import hide_package
+
 MINE = ("net.safetensors", "-m", "mine:network", "-d", "mine:data", "-o", "x")
 
 
