@@ -34,8 +34,8 @@ def trained(data: Splits, seed: int, at: float) -> ps.GatedNetwork:
         net,
         data.train,
         objective=ps.Objective(alpha=0.5, beta=0.55),
-        optimizer=ps.OptimizerConfig(schedule="rise-and-fall"),
         config=ps.FitConfig(
+            optimizer=ps.OptimizerConfig(schedule="rise-and-fall"),
             epochs=EPOCHS,
             batch_size=BATCH,
             folder=Path("runs") / "bench-fashion-4" / f"{len(net.layers)}-gates-seed-{seed}",

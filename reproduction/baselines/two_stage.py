@@ -19,7 +19,7 @@ from penstock.datasets.loading import Data
 from penstock.errors import TrainingError
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
-from penstock.training.config import FitConfig, OptimizerConfig, OptimizerFactory
+from penstock.training.config import FitConfig
 from penstock.training.fit import fit
 from penstock.training.module import History
 
@@ -54,7 +54,6 @@ def fit_in_two_stages(
     *,
     switch_every: int,
     objective: Objective = Objective(),
-    optimizer: OptimizerConfig | OptimizerFactory = OptimizerConfig(),
     config: FitConfig = FitConfig(),
 ) -> list[History]:
     """Train the gate's side and the prediction's side of ``net`` by turns; return the history of each turn.
@@ -64,9 +63,8 @@ def fit_in_two_stages(
     Args:
         switch_every: the epochs of a turn.
         objective: as of `fit`.
-        optimizer: as of `fit`; each turn has its own.
-        config: its epochs are those of all turns together. Each turn has its own seed, and so its own order, and its
-            own folder: a run that was killed resumes in the turn that was interrupted.
+        config: its epochs are those of all turns together. Each turn has its own optimizer, its own seed, and so its
+            own order, and its own folder: a run that was killed resumes in the turn that was interrupted.
 
     Raises:
         TrainingError: when the epochs do not make an even number of turns.
@@ -79,7 +77,7 @@ def fit_in_two_stages(
             folder = None if config.folder is None else Path(config.folder) / f"turn-{turn}"
             own = replace(config, epochs=switch_every, seed=hash((config.seed, turn)) % 2**31, folder=folder)
             with _only(net, next(sides)):
-                histories.append(fit(net, train, val, objective=objective, optimizer=optimizer, config=own))
+                histories.append(fit(net, train, val, objective=objective, config=own))
     return histories
 
 

@@ -27,7 +27,7 @@ from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery import gate
 from penstock.models.blocknet import DEPTH, LINEAR_BLOCKS, BlockNet
-from penstock.training.config import FitConfig, OptimizerConfig
+from penstock.training.config import FitConfig
 from penstock.training.fit import fit
 from reproduction.baselines import BranchyObjective, branchynet, fit_in_two_stages
 
@@ -65,9 +65,7 @@ class Method(Protocol):
         """Return the network to train; ``model`` stays untouched."""
         ...
 
-    def train(
-        self, net: GatedNetwork, train: Any, masks: Masks, *, optimizer: OptimizerConfig, config: FitConfig
-    ) -> list[str]:
+    def train(self, net: GatedNetwork, train: Any, masks: Masks, config: FitConfig) -> list[str]:
         """Train it in place and return the warnings of `fit`."""
         ...
 
@@ -75,11 +73,9 @@ class Method(Protocol):
 class _Joint:
     """Joint training of all parts with one objective."""
 
-    def train(
-        self, net: GatedNetwork, train: Any, masks: Masks, *, optimizer: OptimizerConfig, config: FitConfig
-    ) -> list[str]:
+    def train(self, net: GatedNetwork, train: Any, masks: Masks, config: FitConfig) -> list[str]:
         """Train it in place."""
-        return fit(net, train, objective=self.objective(masks), optimizer=optimizer, config=config).warnings
+        return fit(net, train, objective=self.objective(masks), config=config).warnings
 
     def objective(self, masks: Masks) -> Objective:
         """Return the training objective."""
@@ -208,14 +204,10 @@ class TwoStage:
         """Return the gated network, without compression if β is None."""
         return (G(self.alpha) if self.beta is None else GC(self.alpha, self.beta)).build(model, example, masks)
 
-    def train(
-        self, net: GatedNetwork, train: Any, masks: Masks, *, optimizer: OptimizerConfig, config: FitConfig
-    ) -> list[str]:
+    def train(self, net: GatedNetwork, train: Any, masks: Masks, config: FitConfig) -> list[str]:
         """Train it in place, by turns."""
         objective = Objective(alpha=self.alpha, beta=self.beta or 0.0, p=masks.p)
-        turns = fit_in_two_stages(
-            net, train, switch_every=self.switch_every, objective=objective, optimizer=optimizer, config=config
-        )
+        turns = fit_in_two_stages(net, train, switch_every=self.switch_every, objective=objective, config=config)
         return turns[-1].warnings
 
 

@@ -118,8 +118,8 @@ def compute(
             net,
             data.train,
             budget.masks,
-            optimizer=budget.optimizer,
-            config=FitConfig(
+            FitConfig(
+                optimizer=budget.optimizer.optimizer(),
                 epochs=budget.epochs,
                 batch_size=budget.batch_size,
                 folder=weights,

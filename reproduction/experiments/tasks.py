@@ -18,7 +18,7 @@ from torch import nn
 from penstock.datasets.splits import Splits, stratified_split
 from penstock.errors import DataError
 from penstock.models import resnet8, resnet8_1d
-from penstock.training.config import OptimizerConfig
+from penstock.training.optimizer import OptimizerConfig, Schedule
 from reproduction.datasets.balance import Balance, Whole
 from reproduction.datasets.cifar10 import cifar10
 from reproduction.datasets.fashion_mnist import fashion_mnist
@@ -34,12 +34,26 @@ VALIDATION_SHARE = 0.1
 
 
 @dataclass(frozen=True)
+class Rates:
+    """Learning rates of a training from scratch, as in `OptimizerConfig`; the fields are those of the result files."""
+
+    rate: float = 0.01
+    schedule: Schedule = "one-cycle"
+    mask_rate: float = 0.3
+
+    def optimizer(self) -> OptimizerConfig:
+        """Return the optimizer of `fit`."""
+        return OptimizerConfig(self.rate, self.schedule, self.mask_rate, network_rate=1.0)
+
+
+@dataclass(frozen=True)
 class Budget:
     """Size and length of a training.
 
     Attributes:
         width: channels after the first block.
-        epochs, batch_size, optimizer: as in `fit`.
+        epochs, batch_size: as in `fit`.
+        optimizer: its rates.
         seeds: one run per seed.
         masks: how masks are trained.
         train_per_word: audio: training positives per word; None for all.
@@ -49,7 +63,7 @@ class Budget:
     width: int
     epochs: int
     batch_size: int
-    optimizer: OptimizerConfig
+    optimizer: Rates
     seeds: tuple[int, ...]
     masks: Masks = Masks()
     train_per_word: int | None = None
@@ -126,11 +140,11 @@ def _clips(task: KeywordTask) -> Callable[[Path | None, Budget], Splits]:
 
 
 def _paper(width: int = 16, epochs: int = 200, batch_size: int = 512, rate: float = 0.01) -> Budget:
-    return Budget(width, epochs, batch_size, OptimizerConfig(rate, "constant", mask_rate=1.0), tuple(range(10)))
+    return Budget(width, epochs, batch_size, Rates(rate, "constant", mask_rate=1.0), tuple(range(10)))
 
 
 def _lite(width: int, epochs: int = 24, batch_size: int = 128, **part: int) -> Budget:
-    return Budget(width, epochs, batch_size, OptimizerConfig(), SEEDS, Masks(drawn=True, p=1.0), **part)
+    return Budget(width, epochs, batch_size, Rates(), SEEDS, Masks(drawn=True, p=1.0), **part)
 
 
 _ALL = (

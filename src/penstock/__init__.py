@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from penstock.runtime.islands.links.tls import TlsConfig
     from penstock.runtime.pipeline import Pipeline
     from penstock.runtime.streaming.listener import Listener
-    from penstock.training.config import FitConfig, Hardware, OptimizerConfig
+    from penstock.training.config import FitConfig, Hardware
     from penstock.training.fit import fit
     from penstock.training.module import GatedLightningModule
+    from penstock.training.optimizer import OptimizerConfig
 
 __all__ = [
     "Bundle",
@@ -93,9 +94,10 @@ _MODULES = {
     "runtime.islands.links.tls": ("links", "TlsConfig"),
     "runtime.pipeline": ("run", "Pipeline"),
     "runtime.streaming.listener": ("run", "Listener"),
-    "training.config": ("train", "FitConfig Hardware OptimizerConfig"),
+    "training.config": ("train", "FitConfig Hardware"),
     "training.fit": ("train", "fit"),
     "training.module": ("train", "GatedLightningModule"),
+    "training.optimizer": ("train", "OptimizerConfig"),
 }
 _HOMES = {name: (f"penstock.{module}", extra) for module, (extra, names) in _MODULES.items() for name in names.split()}
 

@@ -20,9 +20,9 @@ def test_an_invalid_rate_is_refused(wrong):
 
 def test_every_schedule_trains():
     for schedule in ("one-cycle", "rise-and-fall", "cosine", "constant"):
-        ps.fit(network(), task(), optimizer=ps.OptimizerConfig(0.01, schedule), config=quiet(epochs=1))
+        ps.fit(network(), task(), config=quiet(optimizer=ps.OptimizerConfig(0.01, schedule), epochs=1))
     with pytest.raises(TrainingError, match=r"schedule .* 'linear'"):
-        ps.fit(network(), task(), optimizer=ps.OptimizerConfig(0.01, "linear"), config=quiet(epochs=1))
+        ps.fit(network(), task(), config=quiet(optimizer=ps.OptimizerConfig(0.01, "linear"), epochs=1))
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_fit_is_the_hand_written_loop():
     loader = DataLoader(TensorDataset(*task(128)), batch_size=32)
     net, mine = network(), network()
     net.origin[3].p = mine.origin[3].p = 0.0  # no dropout, which `fit` seeds itself
-    ps.fit(mine, loader, optimizer=ps.OptimizerConfig(0.01, "constant"), config=quiet(epochs=3))
+    ps.fit(mine, loader, config=quiet(optimizer=ps.OptimizerConfig(0.01, "constant"), epochs=3))
     phi = net.layers[0].compression.phi
     rest = [p for p in net.parameters() if p is not phi]
     optimizer = torch.optim.Adam([{"params": rest}, {"params": [phi], "lr": 0.003}], lr=0.01)
@@ -165,8 +165,8 @@ net = plain_layers()
 data = TensorDataset(*task(256))
 history = ps.fit(
     net, DataLoader(data, batch_size=batch, shuffle=True), task(256, seed=1),
-    optimizer=ps.OptimizerConfig(0.01, "constant"),
     config=ps.FitConfig(
+        optimizer=ps.OptimizerConfig(0.01, "constant"),
         epochs=2, batch_size=batch, progress=False, hardware=ps.Hardware(devices=devices, precision="float32")
     ),
 )

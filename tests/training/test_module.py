@@ -2,6 +2,7 @@
 
 import functools
 import warnings
+from dataclasses import replace
 
 import lightning
 import pytest
@@ -53,7 +54,7 @@ def test_ones_own_trainer_trains_like_fit(optimizer):
     mine, theirs = without_dropout(), without_dropout()
     trainer(3).fit(ps.GatedLightningModule(mine, ps.Objective(), optimizer), loader(256))
     config = ps.FitConfig(epochs=3, progress=False, hardware=ps.Hardware(precision="float32"))
-    ps.fit(theirs, loader(256), optimizer=optimizer, config=config)
+    ps.fit(theirs, loader(256), config=replace(config, optimizer=optimizer))
     torch.testing.assert_close(weights(mine), weights(theirs))
     assert not torch.equal(weights(mine), weights(without_dropout()))
 

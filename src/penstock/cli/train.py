@@ -19,7 +19,8 @@ from penstock.gating import checkpoint, surgery
 from penstock.gating.layers.config import GateInput, Granularity, LayerConfig, MaskKind, Parts
 from penstock.gating.objective import Objective
 from penstock.gating.tables import network_table
-from penstock.training.config import FitConfig, OptimizerConfig
+from penstock.training.config import FitConfig
+from penstock.training.optimizer import OptimizerConfig
 
 gate_option = partial(typer.Option, rich_help_panel="Gates")
 layer_option = partial(typer.Option, rich_help_panel="Layer")
@@ -138,8 +139,14 @@ def train_command(
         splits["train"],
         splits.get("validation"),
         objective=objective,
-        optimizer=OptimizerConfig(rate, schedule),
-        config=FitConfig(epochs=epochs, batch_size=batch_size, folder=folder, seed=seed, progress=not as_json),
+        config=FitConfig(
+            optimizer=OptimizerConfig(rate, schedule),
+            epochs=epochs,
+            batch_size=batch_size,
+            folder=folder,
+            seed=seed,
+            progress=not as_json,
+        ),
     )
     checkpoint.save(net, out)
     show(

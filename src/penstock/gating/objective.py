@@ -1,12 +1,16 @@
 """The objective of a gated network: the paper's equation 4.
 
 Σᵢ [ αᵢ · gate lossᵢ + βᵢ · transmission costᵢ ] + η · prediction loss + ξ · penalty,    η = 1 − Σᵢ αᵢ
+
+With a teacher, such as the network before it was gated, part of each gate loss and of the prediction loss is the
+distance to the teacher's softened probabilities (Hinton, Vinyals and Dean, arXiv:1503.02531).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 import torch
@@ -43,6 +47,8 @@ class Objective:
         class_counts: the number of samples of each class. If given, rare classes weigh more in the prediction loss,
             and the rarer of positives and negatives weighs more in each gate's loss (rare classes too in that of a
             `ClassGate`); on balanced data nothing changes.
+        distillation: the share of the teacher in the prediction loss and in the gates' losses, if there is a teacher.
+        temperature: by which logits are divided before they are compared with the teacher's.
     """
 
     alpha: float | Sequence[float] = 0.5
@@ -50,6 +56,8 @@ class Objective:
     xi: float = 0.0
     p: float = 2.0
     class_counts: Sequence[int] | None = None
+    distillation: float = 0.5
+    temperature: float = 3.0
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta", "xi", "class_counts"):
@@ -59,18 +67,36 @@ class Objective:
                 object.__setattr__(self, name, value)
             if any(not one >= 0 for one in _as_sequence(value)):
                 raise ObjectiveError(f"{name} must be at least 0, got {value}.")
+        if not 0 <= self.distillation <= 1:
+            raise ObjectiveError(f"distillation must be between 0 and 1, got {self.distillation}.")
+        if not 0 < self.temperature < inf:
+            raise ObjectiveError(f"temperature must be above 0, got {self.temperature}.")
         total = sum(_as_sequence(self.alpha))
         if not total < 1:
             raise ObjectiveError(f"Σα must be below 1, got {total:g}: the prediction loss gets η = 1 − Σα.")
 
-    def __call__(self, net: GatedNetwork, out: GatedOutput, labels: Tensor) -> Loss:
-        """Return the loss of one batch: ``out`` is the output of ``net``, labels are (batch,)."""
+    def __call__(self, net: GatedNetwork, out: GatedOutput, labels: Tensor, teacher: Tensor | None = None) -> Loss:
+        """Return the loss of one batch.
+
+        Args:
+            net: the network.
+            out: its output.
+            labels: (batch,).
+            teacher: (batch, classes), the teacher's logits; None without one.
+        """
         check_labels(labels, net.spec.classes)
         labels = labels.long()
         alphas, betas = self.weights(net)
         prediction = F.cross_entropy(out.logits.float(), labels, weight=self.class_weights(net, labels))
         zero = prediction.new_zeros(())
         gates = [zero if logit is None else self.gate_loss(net, i, logit, labels) for i, logit in enumerate(out.gates)]
+        if teacher is not None and self.distillation:
+            check_teacher(teacher, out.logits)
+            prediction = self._mixed(prediction, self.distance(out.logits, teacher))
+            gates = [
+                loss if logit is None else self._mixed(loss, self.gate_distance(net, i, logit, teacher))
+                for i, (loss, logit) in enumerate(zip(gates, out.gates, strict=True))
+            ]
         costs = [
             zero if layer.compression is None else transmission_cost(layer.compression.phi, self.p)
             for layer in net.layers
@@ -80,6 +106,28 @@ class Objective:
         total = total + sum(a * loss for a, loss in zip(alphas, gates, strict=True))
         total = total + sum(b * cost for b, cost in zip(betas, costs, strict=True))
         return Loss(total, prediction, sum(gates, zero), sum(costs, zero), penalty)
+
+    def _mixed(self, loss: Tensor, distance: Tensor) -> Tensor:
+        return (1 - self.distillation) * loss + self.distillation * distance
+
+    def distance(self, logits: Tensor, teacher: Tensor) -> Tensor:
+        """Return the KL divergence from the teacher's class probabilities, both softened, times temperature²."""
+        ours, theirs = (F.log_softmax(each.float() / self.temperature, 1) for each in (logits, teacher))
+        return F.kl_div(ours, theirs, reduction="batchmean", log_target=True) * self.temperature**2
+
+    def gate_distance(self, net: GatedNetwork, i: int, logit: Tensor, teacher: Tensor) -> Tensor:
+        """Return the KL divergence from what the teacher predicts to what layer i's gate does."""
+        gate = net.layers[i].gate
+        assert gate is not None
+        if isinstance(gate, ClassGate):
+            return self.distance(logit, teacher)
+        inside = gate.omega(torch.arange(teacher.shape[1], device=teacher.device), net.background)
+        soft = teacher.float() / self.temperature
+        theirs = soft[:, inside].logsumexp(1) - soft[:, ~inside].logsumexp(1)  # the teacher's log-odds of Ω
+        ours = gate.gate_logit(logit) / self.temperature
+        pairs = (torch.stack([-each, each], 1) / 2 for each in (ours, theirs))
+        ours, theirs = (F.log_softmax(each, 1) for each in pairs)
+        return F.kl_div(ours, theirs, reduction="batchmean", log_target=True) * self.temperature**2
 
     def weights(self, net: GatedNetwork) -> tuple[list[float], list[float]]:
         """Return α and β of each layer; 0 where the layer lacks that half."""
@@ -149,6 +197,15 @@ def check_labels(labels: Tensor, classes: int) -> None:
     if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
         wrong = sorted({int(label) for label in labels.tolist() if not 0 <= label < classes})
         raise LabelError(f"labels must be one of the {classes} classes 0 … {classes - 1}, got {wrong[:10]}.")
+
+
+def check_teacher(teacher: Tensor, logits: Tensor) -> None:
+    """Raise an ObjectiveError unless the teacher has the same classes."""
+    if teacher.shape != logits.shape:
+        raise ObjectiveError(
+            f"expected a teacher with logits {tuple(logits.shape)}, like the network's, got {tuple(teacher.shape)}. "
+            "Use the network before it was gated, or another one for the same classes."
+        )
 
 
 def _as_sequence(value: float | Sequence[float] | None) -> Sequence[float]:

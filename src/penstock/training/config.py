@@ -2,64 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, OneCycleLR
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
 
 from penstock.errors import TrainingError
-from penstock.gating.network import GatedNetwork
+from penstock.training.optimizer import OptimizerConfig, OptimizerFactory
 
-Schedule = Literal["one-cycle", "rise-and-fall", "cosine", "constant"]
 Accelerator = Literal["cpu", "gpu", "auto"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Keep = Literal["last", "best"]
-
-OptimizerFactory = Callable[[Iterable[Tensor]], Optimizer]
-"""Takes the parameters and returns an optimizer, such as ``functools.partial(torch.optim.SGD, lr=0.1)``."""
-
-
-@dataclass(frozen=True)
-class OptimizerConfig:
-    """Adam with a learning-rate schedule; the defaults are the paper's rate with a one-cycle schedule.
-
-    Attributes:
-        rate: the learning rate; the peak of a schedule.
-        schedule: "one-cycle" (up, then down to nearly 0, with Adam's momentum cycling inversely: for few epochs),
-            "rise-and-fall" (the same with constant momentum), "cosine", or "constant", the paper's.
-        mask_rate: the masks' learning rate relative to ``rate``: slower masks flip less and end up better.
-    """
-
-    rate: float = 0.01
-    schedule: Schedule = "one-cycle"
-    mask_rate: float = 0.3
-
-    def __post_init__(self) -> None:
-        for name in ("rate", "mask_rate"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise TrainingError(f"{name} must be greater than 0, got {getattr(self, name)}.")
-        _check_choice("schedule", self.schedule, Schedule)
-
-    def build(self, net: GatedNetwork, steps: int) -> tuple[Optimizer, LRScheduler | None]:
-        """Return the optimizer for a run of ``steps`` steps, and its schedule, which advances with every step."""
-        masks = [layer.compression.phi for layer in net.layers if layer.compression is not None]
-        own = {id(phi) for phi in masks}
-        groups: list[dict[str, Any]] = [{"params": [p for p in net.parameters() if id(p) not in own], "lr": self.rate}]
-        if masks:
-            groups.append({"params": masks, "lr": self.rate * self.mask_rate})
-        optimizer = torch.optim.Adam(groups)
-        if self.schedule == "constant":
-            return optimizer, None
-        if self.schedule == "cosine":
-            return optimizer, CosineAnnealingLR(optimizer, steps)
-        rates, cycle_momentum = [group["lr"] for group in groups], self.schedule == "one-cycle"
-        return optimizer, OneCycleLR(optimizer, rates, total_steps=steps, cycle_momentum=cycle_momentum)
+TrainOnly = Literal["all", "gates", "gates and masks"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +71,11 @@ class FitConfig:
         seed: the same seed gives the same weights.
         keep: the weights to end with: those of the last epoch, or of the epoch with the lowest validation loss.
         progress: show a progress bar.
+        optimizer: an OptimizerConfig, or a factory that takes the parameters and returns a torch optimizer.
+        frozen: names of modules of your network that are not trained, such as ("stem", "blocks.0"); their batch norms
+            keep their statistics.
+        callbacks: your own Lightning callbacks.
+        loggers: your own Lightning loggers, beside those of the run directory.
         hardware: devices, precision and data-loading processes.
     """
 
@@ -123,6 +85,10 @@ class FitConfig:
     seed: int = 0
     keep: Keep = "last"
     progress: bool = True
+    optimizer: OptimizerConfig | OptimizerFactory = OptimizerConfig()
+    frozen: tuple[str, ...] = ()
+    callbacks: tuple[Callback, ...] = ()
+    loggers: tuple[Logger, ...] = ()
     hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:

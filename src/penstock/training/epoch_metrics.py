@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import torch
 from torch import Tensor
 from torchmetrics import Metric
@@ -15,6 +17,7 @@ from penstock.gating.objective import Loss
 AUC_STEPS = 1000
 CHANCE_MARGIN = 0.05  # a gate whose AUC is this close to ½ is guessing
 NEARLY_ALL = 0.995
+MEAN_OF = 10  # batches whose mean prediction loss is watched
 
 
 class EpochMetrics(Metric):
@@ -91,6 +94,28 @@ class EpochMetrics(Metric):
         super().reset()
         for curve in self.curves:
             curve.reset()  # type: ignore[operator]
+
+
+class LossRise:
+    """Notices a sudden rise of the prediction loss, as when a learning rate tears down a pretrained network."""
+
+    def __init__(self) -> None:
+        self.mean = self.lowest = inf
+        self._batches = 0
+
+    def add(self, loss: float) -> str | None:
+        """Add the loss of a batch; return the finding when its moving mean has risen far above its lowest value."""
+        self._batches += 1
+        self.mean = loss if self._batches == 1 else self.mean + (loss - self.mean) / min(self._batches, MEAN_OF)
+        if self._batches < MEAN_OF:
+            return None
+        self.lowest = min(self.lowest, self.mean)
+        if self.mean <= max(2 * self.lowest, self.lowest + 0.3):
+            return None
+        return (
+            f"the prediction loss rises: from {self.lowest:.3g} to {self.mean:.3g}. The learning rate is too high for "
+            "this network: lower the optimizer's rate or network_rate, or set clip=1.0"
+        )
 
 
 def collapse(metrics: dict[str, float], net: GatedNetwork) -> list[str]:

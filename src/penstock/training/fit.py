@@ -5,6 +5,8 @@ For your own `lightning.Trainer` use `GatedLightningModule`; for your own loop, 
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import logging
 import warnings
 from collections.abc import Iterator
@@ -12,11 +14,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import RichProgressBar
+from torch import nn
 from torch.utils.data import DataLoader
 
 from penstock.datasets.loading import Data, cheap_labels, fingerprint, loader, pair_of, reproducible
@@ -25,8 +28,10 @@ from penstock.evaluation.outputs import check_both_kinds
 from penstock.gating.checkpoint import describe
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective, check_labels
-from penstock.training.config import FitConfig, OptimizerConfig, OptimizerFactory
+from penstock.training.config import FitConfig, TrainOnly
+from penstock.training.freezing import Freezing
 from penstock.training.module import GatedLightningModule, History
+from penstock.training.optimizer import OptimizerConfig, OptimizerFactory
 from penstock.training.recalibration import has_drawn_masks, recalibrate_batch_norm
 from penstock.training.run_directory import RunDirectory, storage_errors
 
@@ -37,10 +42,13 @@ def fit(
     val: Data | None = None,
     *,
     objective: Objective = Objective(),
-    optimizer: OptimizerConfig | OptimizerFactory = OptimizerConfig(),
     config: FitConfig = FitConfig(),
+    teacher: nn.Module | None = None,
+    train_only: TrainOnly = "all",
 ) -> History:
     """Train ``net`` in place: network, gates and masks jointly. Thresholds go back to a probability of ½.
+
+    A network that looks pretrained is trained at a tenth of the gates' learning rate (`OptimizerConfig.network_rate`).
 
     A network in evaluation mode is put into training mode; it always ends in evaluation mode. In a network that is in
     training mode, submodules frozen with ``.eval()`` stay frozen.
@@ -49,28 +57,40 @@ def fit(
         train: a DataLoader, a Dataset or a pair of tensors (x, y); the latter two are shuffled.
         val: the same, for the metrics of each epoch.
         objective: the loss to minimize.
-        optimizer: an OptimizerConfig, or a factory that takes the parameters and returns a torch optimizer.
-        config: epochs, batch size, seed, run directory, hardware. A run that was killed resumes from its last epoch
-            when it is started again with the same folder, and ends with the same weights as an uninterrupted one
-            (a DataLoader with its own sampler must make its order reproducible itself).
+        config: epochs, batch size, optimizer, frozen parts, seed, run directory, hardware. A run that was killed
+            resumes from its last epoch when it is started again with the same folder, and ends with the same weights
+            as an uninterrupted one (a DataLoader with its own sampler must make its order reproducible itself).
+        teacher: a network for the same inputs and classes to distil from (`Objective.distillation`), best the one
+            before it was gated, fine-tuned on the same data; it is not trained.
+        train_only: "gates" leaves network and masks as they are, so that whatever passes is answered exactly as before;
+            "gates and masks" leaves the network as it is; "all" trains everything.
     """
     if config.keep == "best" and val is None:
         raise TrainingError("keep='best' needs validation data: pass val.")
+    if train_only not in get_args(TrainOnly):
+        raise TrainingError(f"train_only must be one of {', '.join(get_args(TrainOnly))}, got {train_only!r}.")
     _check_data(net, train, val)
+    freezing = Freezing(net, train_only, config.frozen)
     loader(train, batch_size=config.batch_size)
     run = None if config.folder is None else RunDirectory(Path(config.folder), validated=val is not None)
-    module = _FitModule(net, objective, optimizer, data={"train": train, "val": val}, config=config, run=run)
+    teacher = None if teacher is None else copy.deepcopy(teacher)  # it may be the very modules that `ungate` returned
+    module = _FitModule(net, objective, teacher, freezing, data={"train": train, "val": val}, config=config, run=run)
     resume = None if run is None else run.claim(module.settings())
     hardware, progress = config.hardware, config.progress
-    with _quiet(), storage_errors(run):
+    with _quiet(), storage_errors(run), freezing.applied():
         trainer = L.Trainer(
             max_epochs=config.epochs,
             accelerator=hardware.accelerator,
             devices=hardware.devices,
             strategy="ddp" if hardware.devices > 1 else "auto",
             precision="bf16-mixed" if hardware.bfloat16() else "32-true",
-            logger=[] if run is None else run.loggers(),
-            callbacks=[*([run.checkpoints()] if run else []), *([_ProgressBar(leave=True)] if progress else [])],
+            gradient_clip_val=config.optimizer.clip if isinstance(config.optimizer, OptimizerConfig) else None,
+            logger=[*([] if run is None else run.loggers()), *config.loggers],
+            callbacks=[
+                *([run.checkpoints()] if run else []),
+                *([_ProgressBar(leave=True)] if progress else []),
+                *config.callbacks,
+            ],
             enable_progress_bar=progress,
             enable_checkpointing=run is not None,
             enable_model_summary=False,
@@ -99,14 +119,15 @@ class _FitModule(GatedLightningModule):
         self,
         net: GatedNetwork,
         objective: Objective,
-        optimizer: OptimizerConfig | OptimizerFactory,
+        teacher: nn.Module | None,
+        freezing: Freezing,
         *,
         data: dict[str, Data | None],
         config: FitConfig,
         run: RunDirectory | None,
     ):
-        super().__init__(net, objective, optimizer)
-        self.data, self.config, self.run = data, config, run
+        super().__init__(net, objective, config.optimizer, teacher=teacher)
+        self.data, self.config, self.run, self.freezing = data, config, run, freezing
         self.channels_last = config.hardware.bfloat16() and len(net.spec.example_shape) == 3
 
     def settings(self) -> dict[str, Any]:
@@ -118,6 +139,8 @@ class _FitModule(GatedLightningModule):
             "data": {part: fingerprint(data) for part, data in self.data.items() if data is not None},
             "objective": asdict(self.objective),
             "optimizer": _optimizer_settings(self.optimizer),
+            "frozen": sum(parameter.numel() for parameter in self.freezing.parameters),
+            "teacher": None if self.teacher is None else digest_of(self.teacher),
             "bfloat16": self.config.hardware.bfloat16(),
             "batch_size": self.config.batch_size,
             "epochs": self.config.epochs,
@@ -127,6 +150,7 @@ class _FitModule(GatedLightningModule):
     def setup(self, stage: str) -> None:
         """Use the memory layout in which bfloat16 convolutions run fastest."""
         super().setup(stage)
+        self.freezing.set_modes()
         if self.channels_last:
             self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -151,6 +175,10 @@ class _FitModule(GatedLightningModule):
         x, y = pair_of(batch)
         return (x.to(memory_format=torch.channels_last) if x.ndim == 4 else x), y
 
+    def on_train_epoch_start(self) -> None:
+        """Keep frozen parts in evaluation mode: Lightning returns to training mode after each validation."""
+        self.freezing.set_modes()
+
     def on_train_batch_start(self, batch: Any, index: int) -> None:
         """Seed by epoch and batch, so that a resumed run draws the same random numbers."""
         torch.manual_seed(hash((self.config.seed, self.current_epoch, index, self.global_rank)) % 2**63)
@@ -160,6 +188,16 @@ class _FitModule(GatedLightningModule):
         super().on_train_epoch_end()
         if self.run is not None and self.global_rank == 0:
             self.run.log(self.history.epochs)
+
+
+def digest_of(module: nn.Module) -> str:
+    """Return a checksum of a module's weights, which tells one teacher from another."""
+    digest = hashlib.sha256()
+    for name, values in module.state_dict().items():
+        digest.update(
+            name.encode() + values.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
+        )
+    return digest.hexdigest()
 
 
 def _optimizer_settings(optimizer: OptimizerConfig | OptimizerFactory) -> dict[str, Any]:

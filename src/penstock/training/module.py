@@ -10,18 +10,21 @@ from typing import Any
 
 import lightning as L
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from penstock.datasets.loading import pair_of
 from penstock.errors import TrainingError
 from penstock.gating.network import GatedNetwork, not_finite
 from penstock.gating.objective import Objective
-from penstock.training.config import OptimizerConfig, OptimizerFactory
-from penstock.training.epoch_metrics import EpochMetrics, collapse
+from penstock.training.epoch_metrics import EpochMetrics, LossRise, collapse
+from penstock.training.optimizer import OptimizerConfig, OptimizerFactory
 
 
 class CollapseWarning(UserWarning):
-    """A gate or a mask has collapsed: it separates nothing, stops everything, passes everything, or keeps nothing."""
+    """A gate or a mask has collapsed: it separates nothing, stops everything, passes everything, or keeps nothing.
+
+    Also the network itself, if its prediction loss rises suddenly.
+    """
 
 
 @dataclass
@@ -58,16 +61,25 @@ class GatedLightningModule(L.LightningModule):
         objective: the loss to minimize.
         optimizer: an OptimizerConfig, or a factory such as ``functools.partial(torch.optim.SGD, lr=0.1)`` that takes
             the parameters and returns a torch optimizer.
+        teacher: a network for the same inputs and classes, such as ``net`` before it was gated, to distil from
+            (`Objective.distillation`); it is not trained.
     """
+
+    teacher: nn.Module | None
 
     def __init__(
         self,
         net: GatedNetwork,
         objective: Objective = Objective(),
         optimizer: OptimizerConfig | OptimizerFactory = OptimizerConfig(),
+        *,
+        teacher: nn.Module | None = None,
     ):
         super().__init__()
-        self.net, self.objective, self.optimizer = net, objective, optimizer
+        object.__setattr__(self, "teacher", teacher)  # not a submodule: neither trained nor saved
+        self._loss_rise, self._rise = LossRise(), list[str]()
+        self.net, self.objective = net, objective
+        self.optimizer = optimizer.for_network(net) if isinstance(optimizer, OptimizerConfig) else optimizer
         self.history = History()
         self.train_metrics, self.val_metrics = EpochMetrics(net), EpochMetrics(net)
         self._val_row: dict[str, float] = {}
@@ -75,6 +87,8 @@ class GatedLightningModule(L.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Reset the thresholds, which were calibrated for other weights, and switch to training mode."""
+        if self.teacher is not None:
+            self.teacher.to(self.device).eval()
         if stage == "fit":
             self.net.thresholds = [None if layer.gate is None else 0.0 for layer in self.net.layers]
             if not self.net.training:  # else what the user froze with .eval() stays frozen
@@ -109,7 +123,7 @@ class GatedLightningModule(L.LightningModule):
         if bad:
             raise TrainingError(f"NaN or infinity in samples {bad[:10]} of {where}: clean the data.")
         out = self.net(x)
-        loss = self.objective(self.net, out, y)
+        loss = self.objective(self.net, out, y, self._taught(x))
         if not torch.isfinite(loss.total):
             values = ", ".join(f"{name} = {term.item():g}" for name, term in loss._asdict().items())
             raise TrainingError(
@@ -117,7 +131,22 @@ class GatedLightningModule(L.LightningModule):
                 "learning rate, or set precision to float32."
             )
         self._metrics(part).update(out, y, loss)
+        if part == "train":
+            self._watch(loss.prediction.item(), where)
         return loss.total
+
+    def _watch(self, loss: float, where: str) -> None:
+        """Warn, once, if the prediction loss rises suddenly."""
+        rise = self._loss_rise.add(loss)
+        if rise is not None and not self._rise:
+            self._rise.append(f"{rise} ({where}).")
+            if self.global_rank == 0:
+                warnings.warn(self._rise[0], CollapseWarning, stacklevel=2)
+
+    @torch.no_grad()
+    def _taught(self, x: Tensor) -> Tensor | None:
+        """Return the teacher's logits."""
+        return None if self.teacher is None else self.teacher(x)
 
     def on_validation_epoch_start(self) -> None:
         """Reset the counts of an earlier validation of this epoch, or of Lightning's sanity check."""
@@ -162,7 +191,7 @@ class GatedLightningModule(L.LightningModule):
         for finding in standing:
             if _kind(finding) not in known and self.global_rank == 0:
                 warnings.warn(finding, CollapseWarning, stacklevel=2)
-        self.history.warnings = standing
+        self.history.warnings = [*self._rise, *standing]
         self._suspects = {_kind(finding) for finding in findings}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -30,8 +30,9 @@ from penstock.models import resnet8_1d
 from penstock.runtime.streaming.config import StreamConfig
 from penstock.runtime.streaming.detector import DetectorConfig, log_odds
 from penstock.runtime.streaming.features import LogMel
-from penstock.training.config import FitConfig, Hardware, OptimizerConfig
+from penstock.training.config import FitConfig, Hardware
 from penstock.training.fit import fit
+from penstock.training.optimizer import OptimizerConfig
 from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.metrics import hours_needed
 from penstock.wakeword.mining import mine_hard_negatives
@@ -319,8 +320,8 @@ class _Trainer:
             self.net,
             Labelled(torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(y)),
             objective=Objective(alpha=self.config.alpha, beta=self.config.beta),
-            optimizer=OptimizerConfig(rate),
             config=FitConfig(
+                optimizer=OptimizerConfig(rate, network_rate=1.0),
                 epochs=epochs,
                 batch_size=128,
                 folder=None if self.folder is None else self.folder / f"round-{run}",

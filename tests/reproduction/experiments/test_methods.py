@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from penstock.training.config import FitConfig, OptimizerConfig
+from penstock.training.config import FitConfig
 from penstock.training.module import History
 from reproduction.experiments import methods, tasks
 from reproduction.experiments.methods import (
@@ -82,7 +82,7 @@ def test_the_budget_says_how_masks_are_trained(monkeypatch, method, masks) -> No
     seen = []
     monkeypatch.setattr(methods, "fit", lambda *_, objective, **__: seen.append(objective) or History())
     monkeypatch.setattr(methods, "fit_in_two_stages", lambda *_, objective, **__: seen.append(objective) or [History()])
-    method.train(net, None, masks, optimizer=OptimizerConfig(), config=FitConfig())
+    method.train(net, None, masks, FitConfig())
     assert [objective.p for objective in seen] == [masks.p]
 
 
