@@ -168,11 +168,12 @@ def trained(n=600):
     return net, (x, y)
 
 
-def test_int8_stages_compute_in_8_bits_and_send_8_bits(tmp_path) -> None:
+@pytest.mark.parametrize(("target", "dtype"), [("x86", "uint8"), ("arm", "int8")])
+def test_int8_stages_compute_in_8_bits_and_send_8_bits(target, dtype, tmp_path) -> None:
     net, data = trained()
-    exported = export_bundle(net, data[0][:4], tmp_path, precision=Int8(data), check_on=data)
+    exported = export_bundle(net, data[0][:4], tmp_path, precision=Int8(data, target=target), check_on=data)
     first, last = exported.bundle.manifest.stages
-    assert first.output.dtype == last.input.dtype == "int8" and first.output.scale > 0
+    assert first.output.dtype == last.input.dtype == dtype and first.output.scale > 0
     assert first.output.payload_bytes == net.layers[0].transmitted_values
     assert exported.after.accuracy >= exported.before.accuracy - 0.005
     assert all(b"QuantizeLinear" in graph for graph in exported.bundle.graphs)
@@ -222,6 +223,11 @@ def test_what_only_the_gate_needs_stays_in_floats(tmp_path) -> None:
     assert len(heads) == 2 and all(head.input[1] in floats for head in heads.values())
     convolutions = [node for node in graph.node if node.op_type == "Conv"]
     assert convolutions and not any(node.input[1] in floats for node in convolutions)
+
+
+def test_a_target_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ExportError, match=r"x86, arm, got 'riscv'"):
+        Int8((torch.zeros(2, 2), torch.zeros(2, dtype=torch.long)), target="riscv")
 
 
 def test_an_int8_bundle_has_a_guarantee_of_its_own_or_none(tmp_path) -> None:

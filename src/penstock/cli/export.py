@@ -12,6 +12,7 @@ from penstock.cli.show import AsJson, line, show
 from penstock.datasets.loading import batches
 from penstock.export import Float32, Int8, export_bundle
 from penstock.export.exporters import EXPORTERS, load_exporter
+from penstock.export.precision import Target
 from penstock.export.tables import export_tables
 from penstock.gating import checkpoint
 
@@ -35,6 +36,14 @@ def export_command(
             rich_help_panel="Precision",
         ),
     ] = False,
+    target: Annotated[
+        Target | None,
+        typer.Option(
+            help="Processor that an int8 bundle runs on. Default: one like that of this machine.",
+            show_default=False,
+            rich_help_panel="Precision",
+        ),
+    ] = None,
     half: Annotated[
         bool, typer.Option("--half", help="Send float16 values between stages.", rich_help_panel="Precision")
     ] = False,
@@ -50,6 +59,8 @@ def export_command(
 
     Before anything is written, each stage and the decisions on the data are compared with PyTorch.
     """
+    if target is not None and not int8:
+        raise typer.BadParameter("--target needs --int8: float32 bundles run the same on all processors.")
     if int8 and half:
         raise typer.BadParameter("--int8 and --half exclude each other: an int8 bundle sends 8-bit values.")
     load_exporter(file_format)  # before the work, not after it
@@ -57,7 +68,7 @@ def export_command(
     part = select_split(splits, split)
     example, _ = next(batches(part, batch_size=16))
     precision = (
-        Int8(splits["train"], held_out=part, format=file_format)
+        Int8(splits["train"], held_out=part, format=file_format, target=target)
         if int8
         else Float32("float16" if half else "float32", format=file_format)
     )

@@ -8,20 +8,18 @@ import onnx_ir as ir
 from penstock.runtime.bundle.graph_names import INPUT, PACKED
 from penstock.runtime.bundle.manifest import TensorSpec
 
-LOWEST, HIGHEST = -128, 127
-"""Of an int8."""
 
-
-def quantization_of(values: np.ndarray) -> tuple[float, int]:
-    """Return scale and zero point of int8 values that cover all of these values, and 0.
+def quantization_of(values: np.ndarray, dtype: str = "int8") -> tuple[float, int]:
+    """Return scale and zero point of 8-bit values that cover all of these values, and 0.
 
     >>> scale, zero_point = quantization_of(np.array([0.0, 2.55], np.float32))
     >>> round(scale, 6), zero_point
     (0.01, -128)
     """
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
-    scale = (high - low) / (HIGHEST - LOWEST) or 1.0
-    return float(np.float32(scale)), int(np.clip(round(LOWEST - low / scale), LOWEST, HIGHEST))
+    scale = (high - low) / (most - least) or 1.0
+    return float(np.float32(scale)), int(np.clip(round(least - low / scale), least, most))
 
 
 def convert_output(graph: ir.Model, values: TensorSpec) -> None:

@@ -18,7 +18,7 @@ from penstock.export.onnx.graph import cleaned
 from penstock.runtime.bundle.graph_names import GATE, INPUT
 
 
-def quantize(graph: ir.Model, calibration: Sequence[np.ndarray]) -> ir.Model:
+def quantize(graph: ir.Model, calibration: Sequence[np.ndarray], activations: str = "int8") -> ir.Model:
     """Return a graph whose convolutions and matrix products compute in int8.
 
     Operations that only the gate's logit depends on stay in float32: a range measured on the calibration data would
@@ -26,6 +26,7 @@ def quantize(graph: ir.Model, calibration: Sequence[np.ndarray]) -> ir.Model:
 
     Args:
         calibration: batches of the stage's input, from which the ranges of its values are measured.
+        activations: their dtype, int8 or uint8; weights are int8.
     """
     common.NameFixPass()(graph)
     for number, node in enumerate(graph.graph):
@@ -39,7 +40,7 @@ def quantize(graph: ir.Model, calibration: Sequence[np.ndarray]) -> ir.Model:
             _Calibration(calibration),
             quant_format=QuantFormat.QDQ,
             per_channel=True,
-            activation_type=QuantType.QInt8,
+            activation_type=QuantType.QUInt8 if activations == "uint8" else QuantType.QInt8,
             weight_type=QuantType.QInt8,
             nodes_to_exclude=gate_only,
             extra_options={"ActivationSymmetric": False, "WeightSymmetric": True, "ForceQuantizeNoInputCheck": False},

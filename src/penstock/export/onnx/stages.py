@@ -66,18 +66,18 @@ def _quantized(
     net: GatedNetwork, graphs: list[ir.Model], tensors: list[TensorSpec], precision: Int8
 ) -> tuple[list[ir.Model], list[TensorSpec]]:
     """Return the graphs in int8, and the tensors between them with their scales and zero points."""
-    values = sample_inputs(precision.calibration_data)
+    values, dtype = sample_inputs(precision.calibration_data), precision.activations
     quantized, specs = [], [tensors[0]]
     for number, graph in enumerate(graphs):
         engine = OnnxRuntime(to_bytes(graph), threads=0)
-        quantized.append(quantize(graph, [values[i : i + 32] for i in range(0, len(values), 32)]))
+        quantized.append(quantize(graph, [values[i : i + 32] for i in range(0, len(values), 32)], dtype))
         values, gate_logit = engine.run(values)
         threshold = net.thresholds[number] if number < len(net.layers) else None
         if gate_logit is not None and threshold is not None and (gate_logit >= threshold).any():
             values = values[gate_logit >= threshold]  # the next stage sees only samples that pass
         spec = tensors[number + 1]
         is_last = number == len(graphs) - 1
-        specs.append(spec if is_last else TensorSpec(spec.shape, "int8", *quantization_of(values)))
+        specs.append(spec if is_last else TensorSpec(spec.shape, dtype, *quantization_of(values, dtype)))
     return quantized, specs
 
 
