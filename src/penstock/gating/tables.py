@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from itertools import groupby
 from math import exp, prod
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,32 @@ WIDTH = 100
 
 
 def cuts_table(cuts: Iterable[Cut]) -> Table:
-    """Return a table with one row for each legal cut."""
-    table = table_of("name", ">depth", ">MACs before", ">shape", ">values", title="Legal cuts")
-    for cut in cuts:
-        table.add_row(cut.name, f"{cut.depth:.2f}", count(cut.macs), dims(cut.shape), f"{prod(cut.shape):,}")
+    """Return a table of the legal cuts, ends of blocks first; places with the same MACs and shape share a row."""
+    found = list(cuts)
+    columns = ("name", ">depth", ">MACs before", ">shape", ">values", ">bytes")
+    table = table_of(*columns, title="Legal cuts")
+    ends = [[cut] for cut in found if cut.block_end]
+    inside = [
+        list(alike)
+        for _, alike in groupby((cut for cut in found if not cut.block_end), key=lambda cut: (cut.macs, cut.shape))
+    ]
+    for rows in (ends, inside):
+        for alike in rows:
+            cut, values = alike[-1], prod(alike[-1].shape)
+            names = "\n".join(each.name for each in alike)
+            table.add_row(
+                names,
+                f"{cut.depth:.2f}",
+                f"{count(cut.macs)} {cut.macs_share:5.0%}",
+                dims(cut.shape),
+                f"{values:,}",
+                f"{values * FLOAT_BYTES:,}",
+            )
+        if rows is ends and ends and inside:
+            table.add_section()
+    if ends and inside:
+        table.caption = "above the line: ends of blocks; below it: places inside blocks, of one shape in one row"
+        table.caption_justify = "left"
     return table
 
 

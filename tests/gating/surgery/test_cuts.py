@@ -1,6 +1,7 @@
 """Finding cuts, and explaining why there is none."""
 
 from itertools import pairwise
+from math import prod
 
 import pytest
 import torch
@@ -133,3 +134,51 @@ def test_module_names_come_before_operations():
             return self.b(torch.relu(self.relu_1(torch.relu(torch.relu(self.a(x))))))
 
     assert ps.gate(Named(), torch.zeros(2, 6), at="relu_1").layers[0].feature == (4,)
+
+
+class Bottleneck(nn.Module):
+    """Expands, then projects; its first layer passes its input on, as same-padding convolutions do."""
+
+    def __init__(self, channels: int, wide: int, *, skip: bool):
+        super().__init__()
+        self.pad = nn.Identity()
+        self.expand = nn.Conv1d(channels, wide, 1)
+        self.act = nn.ReLU()
+        self.project = nn.Conv1d(wide, channels, 1)
+        self.skip = skip
+
+    def forward(self, x):
+        out = self.project(self.act(self.expand(self.pad(x))))
+        return x + out if self.skip else out
+
+
+def bottlenecks() -> nn.Module:
+    blocks = nn.Sequential(*(Bottleneck(4, 24, skip=i % 2 == 1) for i in range(16)))
+    return nn.Sequential(nn.Conv1d(2, 4, 3), blocks, nn.Flatten(), nn.Linear(4 * 14, 3))
+
+
+def test_the_end_of_a_block_is_named_after_the_block_and_preferred_to_its_wide_inside() -> None:
+    model, x = bottlenecks(), torch.zeros(2, 2, 16)
+    found = ps.cuts(model, x)
+    ends = [cut for cut in found if cut.block_end]
+    assert [cut.name for cut in ends][:15] == [f"1.{i}" for i in range(15)]
+    assert all(cut.shape == (4, 14) for cut in ends)
+    narrow = {cut.name for cut in found if prod(cut.shape) == 4 * 14}
+    for depth in (0.2, 0.33, 0.4, 0.5, 0.62, 0.77):
+        (at,) = ps.gate(model, x, at=depth).spec.at
+        assert at in narrow, depth
+        nearest = min(abs(cut.depth - depth) for cut in found)
+        assert abs(next(cut.depth for cut in found if cut.name == at) - depth) < nearest + 0.05 + 1e-9
+
+
+def test_the_table_shows_ends_of_blocks_first_and_every_name_that_gate_accepts() -> None:
+    model, x = bottlenecks(), torch.zeros(2, 2, 16)
+    found = ps.cuts(model, x)
+    text = str(found)
+    names = [line.split()[0] for line in text.splitlines() if line.strip()]
+    assert names.index("1.14") < names.index("0")
+    for cut in found:
+        assert cut.name in names and ps.gate(model, x, at=cut.name).spec.at == (cut.name,)
+    shares = [cut.macs_share for cut in found]
+    assert shares == sorted(shares) and shares[0] > 0 and shares[-1] <= 1
+    assert f"{4 * 14 * 4:,}" in text, "bytes"

@@ -33,6 +33,8 @@ class Cut:
         macs: multiply-accumulates per sample before it.
         shape: of one sample's features there.
         also: other names of the same place.
+        block_end: whether a whole block of layers ends there, such as ``layer2.0`` or ``encoder.layers.3``.
+        macs_share: ``macs`` as a share of the network's.
     """
 
     name: str
@@ -40,6 +42,12 @@ class Cut:
     macs: int
     shape: tuple[int, ...]
     also: tuple[str, ...] = ()
+    block_end: bool = False
+    macs_share: float = 0.0
+
+
+NEAR = 0.05
+"""Depths that differ by less are about the same."""
 
 
 class Cuts(tuple[Cut, ...]):
@@ -102,10 +110,18 @@ class Survey:
                 f"a depth must be between 0 and 1, both excluded, got {depth}. 0.4 is after 40 % of the blocks."
             )
         best = min(abs(place.cut.depth - depth) for place in self.places)
-        near = [place for place in self.places if abs(abs(place.cut.depth - depth) - best) < 1e-9]
-        # At one depth there are often several places (after the convolution, its norm, its activation, its pool):
-        # the smallest tensor is the cheapest to send, and the last of those is the furthest processed.
-        return min(reversed(near), key=lambda place: torch.Size(place.cut.shape).numel())
+        near = [place for place in self.places if abs(place.cut.depth - depth) < best + NEAR]
+        # Several places are often about as deep (after a convolution, its norm, its activation, its pool; inside a
+        # bottleneck and after it): the smallest tensor is the cheapest to send; of those the end of a block, of those
+        # the nearest, and the last, which is the furthest processed.
+        return min(
+            reversed(near),
+            key=lambda place: (
+                torch.Size(place.cut.shape).numel(),
+                not place.cut.block_end,
+                round(abs(place.cut.depth - depth), 6),
+            ),
+        )
 
     def _by_name(self, name: str) -> Place:
         for names_of in (lambda cut: (cut.name, *cut.also[1:]), lambda cut: cut.also):  # modules before operations
@@ -148,7 +164,7 @@ def survey(model: nn.Module, example: Tensor) -> Survey:
     """Trace and measure ``model``, and find the places where it can be cut."""
     traced = trace(model)
     measured = measure(model, traced, example)
-    return Survey(model, traced, measured, _places(traced, measured))
+    return Survey(model, traced, measured, _places(model, traced, measured))
 
 
 def _requests(at: Any) -> list[float | str]:
@@ -166,7 +182,7 @@ def _requests(at: Any) -> list[float | str]:
     return [one if isinstance(one, str) else float(one) for one in requests]
 
 
-def _places(traced: Trace, measured: Measured) -> tuple[Place, ...]:
+def _places(model: nn.Module, traced: Trace, measured: Measured) -> tuple[Place, ...]:
     nodes = list(traced.graph.nodes)
     legal: list[tuple[int, fx.Node]] = []
     for i, crossing in enumerate(_crossings(nodes, measured)):
@@ -177,14 +193,28 @@ def _places(traced: Trace, measured: Measured) -> tuple[Place, ...]:
     calls: dict[str, int] = {}
     names = {node: [_numbered(path, calls) for path in paths] for node, paths in traced.ends.items()}
     own = {node: _numbered(_qualified(node), calls) for node in nodes if node.op not in ("call_module", "output")}
+    blocks_of_layers = {path for path, module in model.named_modules() if _is_block(path, module)}
+    total = sum(measured.macs.values())
     places = []
     for (i, node), blocks_before in zip(legal, blocks, strict=False):
         if 0 < blocks_before < blocks[-1]:
-            *also, name = [node.name, *([own[node]] if node in own else []), *_names(node, names)]
+            modules = _names(node, names)
+            operations = [node.name, *([own[node]] if node in own else [])]
+            # the outermost module, a block of layers before one that only passes its output on
+            names_here = reversed(modules or operations)
+            name = min(names_here, key=lambda path: (path.count("."), path not in blocks_of_layers))
+            also = [other for other in (*operations, *modules) if other != name]
+            block_end = not blocks_of_layers.isdisjoint((name, *modules))
             before = sum(measured.macs[n] for n in nodes[: i + 1])
             shape = tuple(measured.values[node].shape[1:])
-            places.append(Place(Cut(name, blocks_before / blocks[-1], before, shape, tuple(also)), node, i))
+            cut = Cut(name, blocks_before / blocks[-1], before, shape, tuple(also), block_end, before / total)
+            places.append(Place(cut, node, i))
     return tuple(places)
+
+
+def _is_block(path: str, module: nn.Module) -> bool:
+    """Return whether a module is a block of layers: one of a numbered list of modules with parts of their own."""
+    return path.rpartition(".")[2].isdigit() and any(True for _ in module.children())
 
 
 def _names(node: fx.Node, names: dict[fx.Node, list[str]]) -> list[str]:
