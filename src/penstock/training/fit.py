@@ -177,6 +177,7 @@ class _FitModule(GatedLightningModule):
 
     def on_train_epoch_start(self) -> None:
         """Keep frozen parts in evaluation mode: Lightning returns to training mode after each validation."""
+        super().on_train_epoch_start()
         self.freezing.set_modes()
 
     def on_train_batch_start(self, batch: Any, index: int) -> None:

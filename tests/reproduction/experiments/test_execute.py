@@ -65,10 +65,10 @@ def test_a_training_that_fails_does_not_stop_the_others(tmp_path, monkeypatch) -
     )
     train = Baseline.train
 
-    def diverge(self, net, data, masks, **options):
-        if options["config"].seed == 0:
+    def diverge(self, net, data, masks, config):
+        if config.seed == 0:
             raise TrainingError("the loss is nan")
-        return train(self, net, data, masks, **options)
+        return train(self, net, data, masks, config)
 
     monkeypatch.setattr(Baseline, "train", diverge)
     with pytest.raises(TrainingError, match=r"1 of 3 .*seed 0: .*nan"):
