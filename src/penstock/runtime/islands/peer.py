@@ -12,38 +12,41 @@ from penstock.runtime.islands.protocol import ServerMessage, encode
 
 
 class Peer:
-    """Queues replies to one client and writes them in order."""
+    """Queues replies to one client and writes them in order.
+
+    The task that creates it reads the client's frames and flushes after each; a task of its own writes what others queue.
+    """
 
     def __init__(self, connection: Connection):
-        self._connection = connection
+        self._connection, self._reader = connection, asyncio.current_task()
         self._queue: deque[ServerMessage] = deque()
-        self._has_messages, self._write_lock = asyncio.Event(), asyncio.Lock()
+        self._has_messages, self._idle = asyncio.Event(), asyncio.Event()
         self._writer = asyncio.ensure_future(self._write())
-        self._broken = self._wake_scheduled = False
+        self._writing = self._broken = False
 
     def enqueue(self, message: ServerMessage) -> None:
         """Queue a reply."""
         self._queue.append(message)
-        if not self._wake_scheduled:
-            self._wake_scheduled = True
-            asyncio.get_running_loop().call_soon(self._wake)
-
-    def _wake(self) -> None:
-        """Wake the writer task, unless `flush` was quicker: the task that read a frame usually writes its answer."""
-        self._wake_scheduled = False
-        if self._queue:
+        if asyncio.current_task() is not self._reader:
             self._has_messages.set()
 
     async def flush(self) -> None:
         """Write all queued replies from the calling task, which saves a task switch."""
-        async with self._write_lock:
+        while self._writing:  # another task: not an asyncio.Lock, which takes three more coroutines for each answer
+            self._idle.clear()
+            await self._idle.wait()
+        self._writing = True
+        try:
             while self._queue:
-                message = self._queue.popleft()
+                content = encode(self._queue.popleft())
                 if not self._broken:
-                    try:
-                        await self._connection.send(encode(message))
-                    except LinkError:
-                        self._broken = True  # the client reconnects and sends its frames again
+                    await self._connection.send(content)
+        except LinkError:
+            self._broken = True  # the client reconnects and sends its frames again
+            self._queue.clear()
+        finally:
+            self._writing = False
+            self._idle.set()
 
     async def close(self) -> None:
         """Write what is queued, for at most a second, and close the connection."""

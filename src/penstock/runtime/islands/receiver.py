@@ -74,6 +74,7 @@ class Receiver:
         try:
             if await self._handshake(connection, peer):
                 self._peers.add(peer)
+                await peer.flush()
                 while (content := await connection.receive()) is not None:
                     await self._receive(content, peer)
                     await peer.flush()  # a client that does not read its answers is not read from
