@@ -63,7 +63,7 @@ class LogMel:
                 f"expected 0 <= low_hz < high_hz <= {self.rate_hz / 2:g} at {self.rate_hz} Hz, got {self.low_hz:g} and "
                 f"{self.high_hz:g}"
             )
-        if self.mels < 1 or not _filters(self.bands).any(axis=0).all():
+        if self.mels < 1 or not _filters(self).any(axis=0).all():
             raise DataError(
                 f"{self.mels} mel bands from {self.low_hz:g} to {self.high_hz:g} Hz are narrower than an FFT bin of "
                 f"{self.rate_hz / self.fft:g} Hz. Use fewer bands or a longer window."
@@ -89,11 +89,6 @@ class LogMel:
         """Values per frame."""
         return self.mels
 
-    @property
-    def bands(self) -> LogMel:
-        """The mel energies it is computed from."""
-        return self
-
     def frames(self, samples: int) -> int:
         """Return the number of whole frames in ``samples`` samples."""
         return max(0, (samples - self.window) // self.hop + 1)
@@ -117,10 +112,6 @@ class Mfcc(LogMel):
     @property
     def values(self) -> int:
         return self.coefficients
-
-    @property
-    def bands(self) -> LogMel:
-        return LogMel(self.rate_hz, self.window_ms, self.hop_ms, self.mels, self.low_hz, self.high_hz)
 
 
 def features(samples: Array, spec: LogMel, *, rate_hz: int | None = None) -> Floats:
@@ -155,7 +146,7 @@ def frame_features(frames: Array, spec: LogMel) -> Floats:
     """Compute the features of frames, int16 or float32: (..., window) -> (..., values)."""
     spectrum = np.fft.rfft(frames * _taper(spec.window, frames.dtype == np.int16), spec.fft)  # (..., fft / 2 + 1)
     power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32, copy=False)
-    energies: Floats = np.log(np.maximum(power @ _filters(spec.bands), np.float32(FLOOR)))
+    energies: Floats = np.log(np.maximum(power @ _filters(spec), np.float32(FLOOR)))
     return energies @ _dct(spec.mels, spec.coefficients) if isinstance(spec, Mfcc) else energies
 
 
