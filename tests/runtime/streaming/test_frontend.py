@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import DataError, ShapeError
-from penstock.runtime.streaming.features import FLOOR, LogMel, Mfcc, features
+from penstock.errors import DataError
+from penstock.runtime.streaming.config import StreamConfig
+from penstock.runtime.streaming.features import LogMel, Mfcc, features
 from penstock.runtime.streaming.frame_ring import FrameRing
-from penstock.runtime.streaming.frontend import AudioFrontend, Sensor, SensorFrontend, build_frontend, silent_frame
+from penstock.runtime.streaming.frontend import AudioFrontend, Sensor
+from penstock.runtime.streaming.windower import Windower
 
 SENSES = [LogMel(), Mfcc(coefficients=13), LogMel(rate_hz=8000, window_ms=25, hop_ms=30, high_hz=3800, mels=20)]
 STREAM = np.random.default_rng(0).uniform(-0.5, 0.5, 20_000).astype(np.float32)
@@ -41,28 +43,36 @@ def test_a_front_keeps_less_than_a_frame_and_a_hop() -> None:
         assert front._ring._kept.base is None
 
 
-def test_behind_a_gap_a_front_begins_anew() -> None:
-    front = AudioFrontend(LogMel())
-    front.push(STREAM[:777])
-    front.reset()
-    np.testing.assert_allclose(front.push(STREAM[:1000]), features(STREAM[:1000], LogMel()).T, rtol=1e-5, atol=1e-4)
+def windower(frontend: LogMel | Sensor, frames: int) -> Windower:
+    values = frontend.values
+    return Windower(StreamConfig(frontend, frames, 1, mean=(0.0,) * values, std=(1.0,) * values, words=(1,)))
+
+
+def test_behind_a_gap_all_begins_anew() -> None:
+    cut = windower(LogMel(), 1)
+    cut.push(STREAM[:777])
+    gap, *windows = cut.push(STREAM[:1000], lost=5)
+    assert (gap.time_s, gap.values) == (782 / 16_000, None)
+    wanted = features(STREAM[:1000], LogMel())
+    np.testing.assert_allclose(np.concatenate([w.values for w in windows], 1), wanted, rtol=1e-5, atol=1e-4)
 
 
 def test_a_sensor_is_taken_as_it_is() -> None:
-    frontend = Sensor(rate_hz=50, axes=6)
-    front = build_frontend(frontend)
-    assert isinstance(front, SensorFrontend)
+    cut = windower(Sensor(rate_hz=50, axes=6), 2)
     samples = np.arange(12.0, dtype=np.float32).reshape(2, 6)
-    assert np.array_equal(front.push(samples), samples)
-    assert silent_frame(frontend) is None
-    with pytest.raises(ShapeError, match=r"\(samples, 6\).*\(2, 3\)"):
-        front.push(samples[:, :3])
+    assert cut.push(samples[:1]) == []
+    (window,) = cut.push(samples[1:])
+    assert np.array_equal(window.values, samples.T) and window.time_s == 2 / 50
+    (zeros,) = windower(Sensor(50, 6), 1).push(np.zeros((1, 6), np.float32))
+    assert not zeros.silent, "a sensor at rest is no digital silence"
     with pytest.raises(DataError, match=r"axes.* 0 and 50"):
         Sensor(50, 0)
 
 
 def test_silence_is_the_floor() -> None:
-    assert np.allclose(silent_frame(LogMel()), np.log(FLOOR))
+    silence = np.zeros(16_000, np.float32)
+    assert all(window.silent and window.values is None for window in windower(LogMel(), 3).push(silence))
+    assert not any(window.silent for window in windower(LogMel(), 3).push(silence + 1e-3 * STREAM[:16_000]))
 
 
 @given(st.integers(1, 7), st.integers(1, 9), st.lists(st.integers(0, 11), max_size=10))
@@ -77,10 +87,3 @@ def test_windows_are_those_of_the_whole(frames: int, hop: int, cuts: list[int]) 
     got = [w for part in np.split(stream, [c for c in np.cumsum(cuts) if c < 40]) for w in windows(part)]
     wanted = [stream[i : i + frames] for i in range(0, 40 - frames + 1, hop)]
     assert np.array_equal(np.array(got), np.array(wanted))
-    ring.reset()
-    assert np.array_equal(np.array(windows(stream)), np.array(wanted))
-
-
-def test_windows_that_make_no_sense() -> None:
-    with pytest.raises(DataError, match=r"length.* 0 and 5"):
-        FrameRing(0, 5)

@@ -25,7 +25,7 @@ from penstock.runtime.streaming.detector import LIMIT, DetectorConfig, log_odds,
 from penstock.runtime.streaming.features import LogMel, Mfcc, features
 from penstock.runtime.streaming.frontend import Sensor
 from penstock.runtime.streaming.listener import Listener
-from penstock.runtime.streaming.remote import listen_remote
+from penstock.runtime.streaming.remote import RemoteListener
 
 SENSE = LogMel(mels=8)
 HEARING = StreamConfig(
@@ -142,7 +142,7 @@ def test_digital_silence_wakes_no_stage(frontend, block):
     assert ears.stats.reached == [0, 0, 0]
 
 
-async def over_islands(blocks, heard, ended=lambda counts, events: None):
+async def over_islands(blocks, heard, ended=lambda events: None):
     """Listen over three islands in memory."""
     links = [MemoryLink() for _ in range(3)]
     tasks = []
@@ -151,17 +151,17 @@ async def over_islands(blocks, heard, ended=lambda counts, events: None):
         island = Island(BUNDLE, i + 1, downstream=downstream, engine=ENGINES[i])
         tasks.append(asyncio.ensure_future(island.run()))
         links[i].handler = island.serve
-    counted = []
     try:
         async with Client(TWO_GATES, links[0].connector) as source:
-            told = lambda counts, events: (counted.append(counts), ended(counts, events))  # noqa: E731
-            async for one in listen_remote(TWO_GATES, source, blocks, on_end=told):
+            remote = RemoteListener(TWO_GATES, source)
+            async for one in remote.listen(blocks):
                 heard.append(one)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert counted[-1].windows >= len([h for h in heard if h.exit_stage])
+        ended(remote.end())
+        assert remote.stats.windows >= len([h for h in heard if h.exit_stage])
 
 
 async def in_blocks(samples, then=None):
@@ -299,9 +299,7 @@ def test_over_islands_what_is_under_way_at_a_cancel_is_told():
             await asyncio.sleep(60)
 
         heard = []
-        listening = asyncio.ensure_future(
-            over_islands(in_blocks(samples, stall), heard, lambda counts, events: last.append(events))
-        )
+        listening = asyncio.ensure_future(over_islands(in_blocks(samples, stall), heard, last.append))
         while not any(h.events for h in heard):
             await asyncio.sleep(0.01)
         listening.cancel()
@@ -317,7 +315,7 @@ def test_islands_that_do_not_answer_are_waited_for_only_so_long():
 
     async def ask():
         async with Client(TWO_GATES, nobody) as source:
-            async for _ in listen_remote(TWO_GATES, source, in_blocks(sound(2.0, seed=1)), timeout_s=0.2):
+            async for _ in RemoteListener(TWO_GATES, source, timeout_s=0.2).listen(in_blocks(sound(2.0, seed=1))):
                 raise AssertionError("nobody answered")
 
     with pytest.raises(DeliveryError, match=r"0\.2 s"):

@@ -10,8 +10,10 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.errors import DataError, PenstockError
 from penstock.runtime.bundle.bundle import Bundle
@@ -19,9 +21,11 @@ from penstock.runtime.bundle.manifest import Manifest
 from penstock.runtime.cli.island import require_links
 from penstock.runtime.cli.listen_display import Display, JsonDisplay, TextDisplay
 from penstock.runtime.cli.parsing import parser_of
-from penstock.runtime.streaming.detector import Event, StreamStats
 from penstock.runtime.streaming.frontend import Sensor
 from penstock.runtime.streaming.listener import Chunk, Listener, stream_config_of
+
+if TYPE_CHECKING:  # imported by the command, so that others start quickly
+    from penstock.runtime.streaming.remote import RemoteListener
 
 BLOCK_S = 0.1  # sound per block; a detection may be this much later for it
 ANSWER_TIMEOUT_S = 60.0  # for islands that process a recording; live sound waits for them forever
@@ -45,7 +49,10 @@ def penstock_listen(arguments: Sequence[str]) -> None:
     live = sys.stderr.isatty() and not args.quiet
     display = JsonDisplay() if args.json else TextDisplay(bundle.manifest, live=live)
     if args.islands is None:
-        _run_locally(Listener(bundle, threads=args.threads), blocks, display)
+        listener = Listener(bundle, threads=args.threads)
+        with _closing(display, listener):
+            for result in listener.listen(blocks):
+                display.window(result)
     else:
         require_links()
         asyncio.run(_run_on_islands(bundle.manifest, deployed, args, blocks, display))
@@ -96,12 +103,28 @@ def _blocks(args: argparse.Namespace, rate_hz: int) -> Iterator[Chunk]:
     return recording(Path(args.recording), rate_hz, block=block)
 
 
-def _run_locally(listener: Listener, blocks: Iterator[Chunk], display: Display) -> None:
-    """Show the results until the end or Ctrl-C; before an error, such as a truncated file, show all that precede it."""
+async def _run_on_islands(
+    manifest: Manifest, deployed: Manifest, args: argparse.Namespace, blocks: Iterator[Chunk], display: Display
+) -> None:
+    """Listen with the stages on islands, which run the ``deployed`` bundle."""
+    from penstock.runtime.islands.client import Client
+    from penstock.runtime.islands.links.table import connector_for
+    from penstock.runtime.streaming.remote import RemoteListener
+
+    timeout_s = None if args.microphone or args.recording == "-" else ANSWER_TIMEOUT_S
+    async with Client(deployed, connector_for(args.islands)) as client:
+        listener = RemoteListener(manifest, client, timeout_s=timeout_s)
+        with _closing(display, listener):
+            async for result in listener.listen(_read_in_thread(blocks)):
+                display.window(result)
+
+
+@contextmanager
+def _closing(display: Display, listener: Listener | RemoteListener) -> Iterator[None]:
+    """Show the end of what is listened to: regular, by Ctrl-C, or before an error such as a truncated file."""
     try:
-        for result in listener.listen(blocks):
-            display.window(result)
-    except KeyboardInterrupt:
+        yield
+    except (KeyboardInterrupt, asyncio.CancelledError):  # Ctrl-C, the latter on islands
         display.interrupted()
         display.events(listener.end())
     except PenstockError:
@@ -109,37 +132,6 @@ def _run_locally(listener: Listener, blocks: Iterator[Chunk], display: Display) 
             display.end(listener.stats)
         raise
     display.end(listener.stats)
-
-
-async def _run_on_islands(
-    manifest: Manifest, deployed: Manifest, args: argparse.Namespace, blocks: Iterator[Chunk], display: Display
-) -> None:
-    """Do what `_run_locally` does, with the stages on islands that run the ``deployed`` bundle."""
-    from penstock.runtime.islands.client import Client
-    from penstock.runtime.islands.links.table import connector_for
-    from penstock.runtime.streaming.remote import listen_remote
-
-    stats, events = StreamStats([0]), list[Event]()
-
-    def on_end(final_stats: StreamStats, last_events: list[Event]) -> None:
-        nonlocal stats, events
-        stats, events = final_stats, last_events
-
-    timeout_s = None if args.microphone or args.recording == "-" else ANSWER_TIMEOUT_S
-    async with Client(deployed, connector_for(args.islands)) as client:
-        try:
-            async for result in listen_remote(
-                manifest, client, _read_in_thread(blocks), timeout_s=timeout_s, on_end=on_end
-            ):
-                display.window(result)
-        except asyncio.CancelledError:  # Ctrl-C
-            display.interrupted()
-            display.events(events)
-        except PenstockError:
-            if stats.windows:
-                display.end(stats)
-            raise
-    display.end(stats)
 
 
 async def _read_in_thread(blocks: Iterator[Chunk]) -> AsyncIterator[Chunk]:

@@ -25,7 +25,6 @@ from penstock.runtime.streaming.input_guard import InputQuality
 
 if TYPE_CHECKING:  # the manifest imports this module
     from penstock.runtime.bundle.manifest import Manifest
-    from penstock.runtime.pipeline import SampleResult
 
 LIMIT = 10.0  # log-odds are limited to ±10: a probability of one in 22,000
 
@@ -120,7 +119,6 @@ class Hysteresis:
         self._event: Event | None = None
         self._rise_s: float | None = None  # end of the first window of the present rise
         self._ready_s = -math.inf
-        self.smoothed = -LIMIT
         self.reset()
 
     def push(self, time_s: float, score: float) -> list[Event]:
@@ -169,21 +167,32 @@ class Detector:
         self._no_scores = (-LIMIT,) * len(words)  # of a stopped window
         self._no_gate_scores = (math.nan,) * (stages - 1)
         self._detectors = [Hysteresis(config, label, window_s) for _, label in words]
-        self._exits = [0] * stages
-        self._silent, self._last_s = 0, 0.0
+        self._exits = [0] * (stages + 1)  # number of windows by their exit stage; 0 for digital silence
+        self._last_s = 0.0
 
-    def push(self, time_s: float, result: SampleResult) -> WindowResult:
-        """Add the result of a window."""
-        self._exits[result.exit_stage - 1] += 1
+    def push(
+        self,
+        time_s: float,
+        exit_stage: int,
+        stopped: bool,
+        gate_scores: tuple[float, ...],
+        logits: npt.NDArray[np.float32] | None,
+    ) -> WindowResult:
+        """Add a window: when it ends, and the fields of its `SampleResult`."""
+        self._exits[exit_stage] += 1
+        self._last_s = time_s
         scores = self._no_scores
-        if result.logits is not None and np.isfinite(result.logits).all():
-            scores = tuple(float(log_odds(result.logits, index)) for index in self._classes)
-        return self._push(time_s, result.exit_stage, result.stopped, result.scores, scores)
+        if logits is not None and np.isfinite(logits).all():
+            scores = tuple(float(log_odds(logits, index)) for index in self._classes)
+        events: list[Event] = []
+        for detector, score in zip(self._detectors, scores, strict=True):
+            events += detector.push(time_s, score)
+        smoothed = tuple(detector.smoothed for detector in self._detectors)
+        return WindowResult(time_s, exit_stage, stopped, gate_scores, scores, smoothed, tuple(events))
 
     def push_silence(self, time_s: float) -> WindowResult:
-        """Add a window of digital silence."""
-        self._silent += 1
-        return self._push(time_s, 0, True, self._no_gate_scores, self._no_scores)
+        """Add a window of digital silence, for which no stage ran."""
+        return self.push(time_s, 0, True, self._no_gate_scores, None)
 
     def push_gap(self, time_s: float) -> Iterator[WindowResult]:
         """Forget all scores at a gap that ends at ``time_s`` (inf: the end of the stream); yield what it ends."""
@@ -198,18 +207,8 @@ class Detector:
 
     def stats(self, input_quality: InputQuality) -> StreamStats:
         """Return the totals so far."""
-        reached = [sum(self._exits[i:]) for i in range(len(self._exits))]
-        return StreamStats(reached, self._silent, input_quality)
-
-    def _push(
-        self, time_s: float, exit_stage: int, stopped: bool, gate_scores: tuple[float, ...], scores: tuple[float, ...]
-    ) -> WindowResult:
-        events: list[Event] = []
-        for detector, score in zip(self._detectors, scores, strict=True):
-            events += detector.push(time_s, score)
-        self._last_s = time_s
-        smoothed = tuple(detector.smoothed for detector in self._detectors)
-        return WindowResult(time_s, exit_stage, stopped, gate_scores, scores, smoothed, tuple(events))
+        reached = [sum(self._exits[stage:]) for stage in range(1, len(self._exits))]
+        return StreamStats(reached, self._exits[0], input_quality)
 
 
 def log_odds(logits: npt.NDArray[np.float32], label: int) -> Floats:

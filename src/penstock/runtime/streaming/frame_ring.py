@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from penstock.errors import DataError
-
 Floats = npt.NDArray[np.float32]
 
 
@@ -14,14 +12,12 @@ class FrameRing:
     """Keep what the next windows of a stream need.
 
     Args:
-        length: of a window.
-        hop: from one window to the next.
+        length: of a window, at least 1.
+        hop: from one window to the next, at least 1.
         shape: of one item of the stream.
     """
 
     def __init__(self, length: int, hop: int, shape: tuple[int, ...] = ()):
-        if length < 1 or hop < 1:
-            raise DataError(f"length and hop must be at least 1, got {length} and {hop}")
         self._length, self._hop = length, hop
         self._kept = np.empty((0, *shape), np.float32)
         self._skip = 0  # items to skip, where hop is larger than a window
@@ -35,7 +31,3 @@ class FrameRing:
         self._skip += max(0, count * self._hop - len(kept))
         self._kept = kept[count * self._hop :].copy()  # a view would keep the whole array alive
         return kept, count
-
-    def reset(self) -> None:
-        """Forget all items, as after a gap."""
-        self._kept, self._skip = self._kept[:0], 0

@@ -1,18 +1,18 @@
 """Front ends: from samples to frames of features, computed once each.
 
-A frame of audio holds log-mel energies or MFCC (`features`); a frame of a sensor is one sample of all axes. A front end
-keeps only the samples that the next frame needs; any chunking of a stream yields the same frames.
+A frame of audio holds log-mel energies or MFCC (`features`); a frame of a sensor is one sample of all axes, unchanged.
+A front end keeps only the samples that the next frame needs; any chunking of a stream yields the same frames.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.errors import DataError, ShapeError
+from penstock.errors import DataError
 from penstock.runtime.streaming.features import LogMel, frame_features
 from penstock.runtime.streaming.frame_ring import FrameRing
 
@@ -25,15 +25,11 @@ class Sensor:
 
     rate_hz: int  # samples per second
     axes: int  # values per sample
+    hop: ClassVar[int] = 1  # samples from one frame to the next
 
     def __post_init__(self) -> None:
         if self.rate_hz < 1 or self.axes < 1:
             raise DataError(f"axes and rate_hz must be at least 1, got {self.axes} and {self.rate_hz}")
-
-    @property
-    def hop(self) -> int:
-        """Samples from one frame to the next."""
-        return 1
 
     @property
     def values(self) -> int:
@@ -48,16 +44,6 @@ class Sensor:
 FrontendConfig: TypeAlias = LogMel | Sensor  # how frames are computed
 
 
-class Frontend(Protocol):
-    """Turns samples into frames."""
-
-    def push(self, samples: Floats) -> Floats:
-        """Add samples; return the frames that they complete, (frames, values)."""
-
-    def reset(self) -> None:
-        """Forget all samples, as after a gap."""
-
-
 class AudioFrontend:
     """Compute frames of log-mel energies or MFCC."""
 
@@ -66,38 +52,9 @@ class AudioFrontend:
         self._ring = FrameRing(frontend.window, frontend.hop)
 
     def push(self, samples: Floats) -> Floats:
+        """Add samples; return the frames that they complete, (frames, values)."""
         kept, count = self._ring.push(samples)
         if not count:
             return np.empty((0, self.frontend.values), np.float32)
         steps = (self.frontend.hop * kept.itemsize, kept.itemsize)  # overlapping frames, as a view
         return frame_features(np.ndarray((count, self.frontend.window), kept.dtype, kept, 0, steps), self.frontend)
-
-    def reset(self) -> None:
-        self._ring.reset()
-
-
-class SensorFrontend:
-    """Return samples as frames."""
-
-    def __init__(self, frontend: Sensor):
-        self.frontend = frontend
-
-    def push(self, samples: Floats) -> Floats:
-        if samples.ndim != 2 or samples.shape[1] != self.frontend.axes:
-            raise ShapeError(f"expected samples (samples, {self.frontend.axes}), got {samples.shape}")
-        return samples
-
-    def reset(self) -> None:
-        """Do nothing: a frame is one sample."""
-
-
-def build_frontend(frontend: FrontendConfig) -> Frontend:
-    """Return the front end of a config."""
-    return SensorFrontend(frontend) if isinstance(frontend, Sensor) else AudioFrontend(frontend)
-
-
-def silent_frame(frontend: FrontendConfig) -> Floats | None:
-    """Return the frame of digital silence, (values,); None for a sensor."""
-    if isinstance(frontend, Sensor):
-        return None
-    return frame_features(np.zeros((1, frontend.window), np.float32), frontend)[0]

@@ -1,6 +1,6 @@
 """Run a bundle on a stream: windows through the pipeline, events out of the scores.
 
-A `Listener` runs all stages in this process; `remote.listen_remote` sends windows to islands and detects the same
+A `Listener` runs all stages in this process; a `remote.RemoteListener` sends windows to islands and detects the same
 events. Both accept blocks of any length and keep no more than one window of the stream.
 """
 
@@ -15,10 +15,10 @@ import numpy.typing as npt
 from penstock.errors import BundleError, PenstockError
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import Manifest
-from penstock.runtime.pipeline import Pipeline
+from penstock.runtime.pipeline import Pipeline, SampleResult
 from penstock.runtime.streaming.config import StreamConfig
 from penstock.runtime.streaming.detector import Detector, Event, StreamStats, WindowResult
-from penstock.runtime.streaming.windower import Windower
+from penstock.runtime.streaming.windower import Window, Windower
 
 
 class Chunk(Protocol):
@@ -72,13 +72,9 @@ class Listener:
             samples: see `InputGuard.push`.
             lost: number of samples missing before the block.
         """
-        for piece in self._windower.push(samples, lost=lost):
-            if piece.window is None:
-                yield from self._detector.push_gap(piece.time_s)
-            elif piece.silent:
-                yield self._detector.push_silence(piece.time_s)
-            else:
-                yield self._detector.push(piece.time_s, self._pipeline.predict_one(piece.window))
+        for window in self._windower.push(samples, lost=lost):
+            result = None if window.values is None else self._pipeline.predict_one(window.values)
+            yield from window_results(self._detector, window, result)
 
     def end(self) -> list[Event]:
         """End the stream; return the events that it ends."""
@@ -113,3 +109,13 @@ def detector_of(manifest: Manifest) -> Detector:
     config = stream_config_of(manifest)
     words = [(index, manifest.labels[index]) for index in config.words]
     return Detector(config.detector, words, len(manifest.stages), config.window_s)
+
+
+def window_results(detector: Detector, window: Window, result: SampleResult | None) -> Iterator[WindowResult]:
+    """Add a window to a detector; yield its result. A gap, or a window without an answer, yields only what it ends."""
+    if window.silent:
+        yield detector.push_silence(window.time_s)
+    elif result is None:
+        yield from detector.push_gap(window.time_s)
+    else:
+        yield detector.push(window.time_s, *result)
