@@ -54,17 +54,16 @@ def resampled(blocks: Iterable[Block], from_hz: int, to_hz: int, max_samples: in
         for block in blocks:
             yield from _split(block, max_samples)
         return
-    resampler, error = _Resampler(from_hz, to_hz), None
+    resampler = _Resampler(from_hz, to_hz)
     try:
         for block in blocks:
             if block.lost:
                 yield from _split(resampler.skip(block.lost), max_samples)
             yield from _split(resampler.push(block.samples), max_samples)
-    except DataError as ending:
-        error = ending
+    except DataError:
+        yield from _split(resampler.flush(), max_samples)
+        raise
     yield from _split(resampler.flush(), max_samples)
-    if error is not None:
-        raise error
 
 
 def check_request(rate_hz: int, block: int) -> None:

@@ -42,25 +42,34 @@ def pipe(
 
 
 def _blocks(file: BinaryIO, channels: int) -> Iterator[Block]:
-    frame_bytes, rest, started = 2 * channels, b"", False
-    for chunk in _chunks(file):
+    frame_bytes, rest = 2 * channels, b""
+    for chunk in _raw_chunks(file):
         rest += chunk
         complete = len(rest) - len(rest) % frame_bytes
-        if complete and (started or len(rest) >= 4):  # the first four bytes may be those of a header
-            if not started:
-                _refuse_header(rest)
+        if complete:
             yield Block(_decode(rest[:complete], channels))
-            rest, started = rest[complete:], True
-    if not started and not rest:
-        raise DataError("the pipe ended without any sound: is the program running that should write to it?")
-    partial = len(rest) % frame_bytes
-    if len(rest) >= frame_bytes:  # the whole input is shorter than a header
-        yield Block(_decode(rest[: len(rest) - partial], channels))
-    if partial:
+            rest = rest[complete:]
+    if rest:
         raise DataError(
-            f"the raw sound ends within a sample, after {partial} of {frame_bytes} bytes: expected 16 bits and "
+            f"the raw sound ends within a sample, after {len(rest)} of {frame_bytes} bytes: expected 16 bits and "
             f"{channels} channel(s)."
         )
+
+
+def _raw_chunks(file: BinaryIO) -> Iterator[bytes]:
+    """Yield what arrives; raise a DataError if that is nothing, or begins with the header of a sound file."""
+    chunks, start = _chunks(file), b""
+    while len(start) < 4 and (chunk := next(chunks, b"")):
+        start += chunk
+    if not start:
+        raise DataError("the pipe ended without any sound: is the program running that should write to it?")
+    if start[:4] in _HEADERS:
+        raise DataError(
+            f"expected raw 16-bit samples, got {start[:4].decode()}, the header of a {_HEADERS[start[:4]]} file. Give "
+            "the path of the file, or remove the header (sox in.wav -t raw -)."
+        )
+    yield start
+    yield from chunks
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
@@ -80,12 +89,3 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 def _decode(content: bytes, channels: int) -> Floats:
     samples = np.frombuffer(content, "<i2").astype(np.float32) * np.float32(1 / FULL_SCALE)
     return mono(samples.reshape(-1, channels))
-
-
-def _refuse_header(content: bytes) -> None:
-    name = _HEADERS.get(content[:4])
-    if name is not None:
-        raise DataError(
-            f"expected raw 16-bit samples, got {content[:4].decode()}, the header of a {name} file. Give the path of "
-            "the file, or remove the header (sox in.wav -t raw -)."
-        )
