@@ -25,12 +25,10 @@ class JsonReader:
         self._fields = fields
 
     def string(self, name: str) -> str:
-        """Return a string."""
-        return self._get(name, str, "a string")  # type: ignore[no-any-return]
+        return self._get(name, str, "a string")
 
     def integer(self, name: str) -> int:
-        """Return an integer."""
-        return self._get(name, int, "an integer")  # type: ignore[no-any-return]
+        return self._get(name, int, "an integer")
 
     def count(self, name: str) -> int:
         """Return an integer of at least 0."""
@@ -48,7 +46,7 @@ class JsonReader:
 
     def items(self, name: str) -> list[Any]:
         """Return a list with elements of any type."""
-        return self._get(name, list, "a list")  # type: ignore[no-any-return]
+        return self._get(name, list, "a list")
 
     def numbers(self, name: str) -> list[float]:
         """Return a list of finite numbers."""
