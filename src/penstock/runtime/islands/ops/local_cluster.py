@@ -43,51 +43,31 @@ class LocalCluster:
         DeliveryError: on entering, if an island does not start.
     """
 
-    def __init__(self, bundle: Path, *, options: tuple[str, ...] = ()):
-        self._bundle, self._options = bundle, options
-        self._stages = len(read_manifest(bundle).stages)
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._urls: list[str] = []
-        self._logs: list[Path] = []
-        self._files = ExitStack()
+    def __init__(self, bundle: Path):
+        self._bundle = bundle
+        self._islands: list[tuple[subprocess.Popen[bytes], str, Path]] = []  # each with its metrics' URL and its log
+        self._running = ExitStack()  # closing it stops the first island first, so that each can answer what it has
         self.address = ""
 
     def __enter__(self) -> LocalCluster:
-        downstream: str | None = None
-        try:
-            for stage in range(self._stages, 0, -1):
-                downstream = self._start(stage, downstream)
-        except BaseException:
-            self.stop()
-            raise
-        self.address = downstream or ""
+        with ExitStack() as stack:
+            for stage in range(len(read_manifest(self._bundle).stages), 0, -1):
+                self.address = self._start(stack, stage)
+            self._running = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Stop all islands, the first one first, so that each can answer what it has; kill those that do not stop."""
-        for process in reversed(self._processes):
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes.clear()
-        self._files.close()
+        self._running.close()
 
     def status(self) -> list[IslandStatus]:
         """Return the status of all islands, the first one first."""
-        each = zip(reversed(self._processes), reversed(self._urls), reversed(self._logs), strict=True)
-        return [_status(stage, *island) for stage, island in enumerate(each, start=1)]
+        return [_status(stage, *island) for stage, island in enumerate(self._islands, start=1)]
 
-    def _start(self, stage: int, downstream: str | None) -> str:
-        """Start an island; return its address."""
-        command = [sys.executable, "-c", MAIN, "island", str(self._bundle), "--stage", str(stage), *self._options]
-        command += ["--metrics", "127.0.0.1:0", *(() if downstream is None else ("--next", downstream))]
-        log = self._files.enter_context(tempfile.NamedTemporaryFile())  # noqa: SIM115 - nobody reads a pipe
+    def _start(self, stack: ExitStack, stage: int) -> str:
+        """Start the island before the present first one; return its address."""
+        command = [sys.executable, "-c", MAIN, "island", str(self._bundle), "--stage", str(stage)]
+        command += ["--metrics", "127.0.0.1:0", *(("--next", self.address) if self.address else ())]
+        log = stack.enter_context(tempfile.NamedTemporaryFile())  # noqa: SIM115 - nobody reads a pipe
         process = subprocess.Popen(
             command,
             stdout=log,
@@ -95,11 +75,20 @@ class LocalCluster:
             env=os.environ | {"GRPC_VERBOSITY": "NONE"},
             start_new_session=True,  # Ctrl-C is for this process, which stops them in order
         )
-        self._processes.append(process)
-        self._logs.append(Path(log.name))
+        stack.callback(_stop, process)
         ready = _wait_until_ready(process, Path(log.name), stage)
-        self._urls.append(ready["metrics"])
+        self._islands.insert(0, (process, ready["metrics"], Path(log.name)))
         return ready["address"]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop an island; kill it if it does not stop."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 # What an island prints once it is ready.
