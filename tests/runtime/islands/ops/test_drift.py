@@ -14,9 +14,13 @@ def test_drift_is_flagged_and_chance_is_not():
                 drift.add(draw.random() < (0.9 if i < 700 else then))
             flags.append(drift.detected)
     assert not any(flags[:40]) and sum(flags[40:]) >= 10
-    fresh = DriftDetector(window=500)
-    for _ in range(999):
-        fresh.add(True)
-    assert fresh.shares is None and not fresh.detected
-    fresh.add(True)
-    assert fresh.shares == (1, 1) and not fresh.detected
+    steady = DriftDetector(window=500)
+    for _ in range(1000):
+        steady.add(True)
+    assert not steady.detected
+    turned = DriftDetector(window=500)
+    for i in range(999):
+        turned.add(i < 500)
+    assert not turned.detected, "the latest window is not full"
+    turned.add(False)
+    assert turned.detected

@@ -27,7 +27,8 @@ def field(seed, *, share, lost_rate, later=0.0, dropped=0.0, positives=400, nega
         if stopped_here or stopped_later:
             stratum = audit.here if stopped_here else audit.later
             if audit.draw(stratum):
-                stratum.record(positive=positive)
+                stratum.answered += 1
+                stratum.positive += positive
         else:
             audit.passed += positive
     return audit

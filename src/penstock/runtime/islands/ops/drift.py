@@ -28,18 +28,11 @@ class DriftDetector:
             self._latest.append(stopped)
 
     @property
-    def shares(self) -> tuple[float, float] | None:
-        """The stopped shares of the first and the latest window; None before both are full."""
-        if len(self._latest) < self._window:
-            return None
-        return sum(self._first) / self._window, sum(self._latest) / self._window
-
-    @property
     def detected(self) -> bool:
-        """Whether the shares differ by more than chance."""
-        shares = self.shares
-        if shares is None:
+        """Whether the shares differ by more than chance; false before both windows are full."""
+        if len(self._latest) < self._window:
             return False
-        mean = sum(shares) / 2
+        first, latest = sum(self._first) / self._window, sum(self._latest) / self._window
+        mean = (first + latest) / 2
         error = math.sqrt(max(2 * mean * (1 - mean) / self._window, 1e-12))
-        return abs(shares[1] - shares[0]) > self._max_errors * error
+        return abs(latest - first) > self._max_errors * error

@@ -39,11 +39,6 @@ class ShadowTally:
     answered: int = 0  # of those, forwarded and answered
     positive: int = 0  # of those, positive in the last stage
 
-    def record(self, *, positive: bool) -> None:
-        """Record the answer to a shadow sample."""
-        self.answered += 1
-        self.positive += positive
-
     def positives(self, confidence: float) -> Estimate:
         """Estimate how many of all stopped frames are positive."""
         unknown = self.seen - self.answered
@@ -131,8 +126,9 @@ class ShadowSampler:
         is_answer = isinstance(reply, Answer)
         positive = isinstance(reply, Answer) and reply.label in self._positives
         if frame.stream in self._tallies:
-            if is_answer:
-                self._tallies[frame.stream].record(positive=positive)
+            tally = self._tallies[frame.stream]
+            tally.answered += is_answer
+            tally.positive += positive
             return True
         if frame.shadow:  # of an island before this one
             return False
