@@ -11,7 +11,7 @@ This module is pure state: it does no I/O, never waits, and reads no clock.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
@@ -73,13 +73,10 @@ class Outbox:
             raise DeliveryError(f"the capacity of an outbox must be at least 1, got {capacity}.")
         self.capacity, self.when_full = capacity, when_full
         self._journal = journal
-        self._frames: OrderedDict[Key, Frame] = OrderedDict()
-        self._waiting: deque[Key] = deque()
-        self._in_flight: OrderedDict[Key, None] = OrderedDict()
-        self._accepted: OrderedDict[Key, None] = OrderedDict()
-        for frame in () if journal is None else journal.frames():
-            self._frames[key_of(frame)] = frame
-            self._waiting.append(key_of(frame))
+        stored = () if journal is None else journal.frames()
+        self._frames = OrderedDict((key_of(frame), frame) for frame in stored)
+        self._waiting = self._frames.copy()  # those still to be sent: always the last ones
+        self._in_flight: set[Key] = set()
 
     def __len__(self) -> int:
         return len(self._frames)
@@ -111,24 +108,21 @@ class Outbox:
         if self._journal is not None:
             self._journal.append(frame)
         if self.full:
-            dropped = self._remove(self._waiting[0] if self._waiting else next(iter(self._frames)))
-        self._frames[key] = frame
-        self._waiting.append(key)
+            dropped = self._remove(next(iter(self._waiting or self._frames)))
+        self._frames[key] = self._waiting[key] = frame
         return dropped
 
     def take(self, window: int) -> Frame | None:
         """Return the next frame to send; None if there is none, or ``window`` frames are in flight."""
         if not self._waiting or len(self._in_flight) >= window:
             return None
-        key = self._waiting.popleft()
-        self._in_flight[key] = None
-        return self._frames[key]
+        key, frame = self._waiting.popitem(last=False)
+        self._in_flight.add(key)
+        return frame
 
     def accept(self, key: Key) -> None:
         """Record that the next island has a frame: it is no longer in flight, but kept until it is answered."""
-        if key in self._in_flight:
-            del self._in_flight[key]
-            self._accepted[key] = None
+        self._in_flight.discard(key)
 
     def ack(self, key: Key) -> Frame | None:
         """Remove an answered frame and return it; None if it is unknown, because it was answered before."""
@@ -136,11 +130,10 @@ class Outbox:
 
     def resend(self) -> int:
         """Queue all unanswered frames again, in order and before others; return how many were sent before."""
-        unanswered = [key for key in self._frames if key in self._in_flight or key in self._accepted]
-        self._waiting.extendleft(reversed(unanswered))
+        sent = len(self._frames) - len(self._waiting)
+        self._waiting = self._frames.copy()
         self._in_flight.clear()
-        self._accepted.clear()
-        return len(unanswered)
+        return sent
 
     def pop_late(self, now_us: int) -> list[Frame]:
         """Remove and return the frames whose deadline has passed."""
@@ -152,12 +145,8 @@ class Outbox:
         return [self._remove(key) for key in list(self._frames)]
 
     def _remove(self, key: Key) -> Frame:
-        if key in self._in_flight:
-            del self._in_flight[key]
-        elif key in self._accepted:
-            del self._accepted[key]
-        else:
-            self._waiting.remove(key)
+        self._waiting.pop(key, None)
+        self._in_flight.discard(key)
         frame = self._frames.pop(key)
         if self._journal is not None:
             try:
