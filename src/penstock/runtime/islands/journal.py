@@ -14,7 +14,6 @@ import logging
 import os
 import struct
 import zlib
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -47,13 +46,10 @@ class FileJournal:
         if not self._lock.enter_context(try_lock(path.with_name(f".{path.name}.lock"))):
             self._lock.close()
             raise StorageError(f"{path} is in use by another process: give each island a journal of its own.")
-        self._sizes: OrderedDict[Key, int] = OrderedDict()
-        self._frames: list[Frame] = []
         self._slack = SLACK
-        is_new = not path.exists()
-        size = 0 if is_new else self._read()
-        if is_new:
+        if not path.exists():
             write_atomically(path, START, private=True)
+        size = self._read()
         self._open()
         if self._live_bytes < size:
             self._compact()
@@ -114,17 +110,16 @@ class FileJournal:
             raise StorageError(f"cannot read {self.path}: {error.strerror or error}.") from error
         if not content.startswith(START):
             raise StorageError(f"{self.path} is not a journal: choose another file, or move it away.")
-        frames: OrderedDict[Key, tuple[Frame, int]] = OrderedDict()
-        end = damaged = 0
+        frames: dict[Key, tuple[Frame, int]] = {}
+        self._end, damaged = len(START), 0  # the end of the last record
         for start, record in _records(content):
-            damaged += start - end if end else start - len(START)
-            end = start + HEAD.size + len(record)
+            damaged += start - self._end
+            self._end = start + HEAD.size + len(record)
             _apply(record, frames)
-        self._end = end or len(START)
         if damaged:
             self._save_damaged(content, damaged)
         self._frames = [frame for frame, _ in frames.values()]
-        self._sizes = OrderedDict((key, size) for key, (_, size) in frames.items())
+        self._sizes = {key: size for key, (_, size) in frames.items()}
         return len(content)
 
     def _save_damaged(self, content: bytes, damaged: int) -> None:
@@ -169,7 +164,7 @@ def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
             at += 1
 
 
-def _apply(record: bytes, frames: OrderedDict[Key, tuple[Frame, int]]) -> None:
+def _apply(record: bytes, frames: dict[Key, tuple[Frame, int]]) -> None:
     mark, rest = record[:1], record[1:]
     if mark == FRAME_MARK:
         try:
