@@ -19,6 +19,9 @@ from penstock.runtime.cli.island import require_links
 from penstock.runtime.cli.parsing import parser_of, samples_of
 
 if TYPE_CHECKING:  # imported by the command, so that others start quickly
+    import numpy as np
+
+    from penstock.runtime.bundle.manifest import Manifest
     from penstock.runtime.islands.ops.local_cluster import IslandStatus
 
 REFRESH_S, LAST_ANSWERS_S = 0.5, 2.0
@@ -46,25 +49,25 @@ async def _run_cluster(args: argparse.Namespace) -> None:
     from penstock.runtime.bundle.bundle import read_manifest
     from penstock.runtime.islands.ops.local_cluster import LocalCluster
 
-    stop = asyncio.Event()
+    loop, stop, counts = asyncio.get_running_loop(), asyncio.Event(), _ClientCounts()
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the last: the terminal was closed
-        asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    counts = _ClientCounts()
-    if args.input is not None:
-        samples_of(args.input, read_manifest(args.bundle))  # fail before anything is started
+        loop.add_signal_handler(name, stop.set)
+    manifest = read_manifest(args.bundle)
+    samples = None if args.input is None else samples_of(args.input, manifest)
     with LocalCluster(args.bundle) as cluster:
         print(f"the first island is listening at {cluster.address}; press Ctrl-C to stop", flush=True)
-        stop_feeding = asyncio.Event()
-        feeding = asyncio.ensure_future(_feed(args, cluster.address, counts, stop_feeding))
-        deadline = None if args.seconds is None else time.monotonic() + args.seconds
+        if args.seconds is not None:
+            loop.call_later(args.seconds, stop.set)
+        if samples is not None:
+            feeding = asyncio.ensure_future(_feed(cluster.address, manifest, samples, args.rate, counts, stop))
         drawn = 0
-        while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
-            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+        while not stop.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), REFRESH_S)
             if sys.stdout.isatty():
                 drawn = _draw([*status_table(await asyncio.to_thread(cluster.status)), str(counts)], drawn)
-        stop_feeding.set()
-        await feeding
+        if samples is not None:
+            await feeding
         _draw([*status_table(cluster.status()), str(counts)], drawn)
 
 
@@ -80,17 +83,14 @@ class _ClientCounts:
         return f"client: {self.sent:,} sent, {self.answered:,} answered, {self.dropped:,} dropped" if self.sent else ""
 
 
-async def _feed(args: argparse.Namespace, address: str, counts: _ClientCounts, stop: asyncio.Event) -> None:
+async def _feed(
+    address: str, manifest: Manifest, samples: np.ndarray, rate_hz: float, counts: _ClientCounts, stop: asyncio.Event
+) -> None:
     """Send samples at a rate until ``stop`` is set; then wait a moment for the last answers."""
-    from penstock.runtime.bundle.bundle import read_manifest
     from penstock.runtime.islands.client import Client
     from penstock.runtime.islands.delivery import DropOldest, Outbox
     from penstock.runtime.islands.links.table import connector_for
     from penstock.runtime.islands.protocol import Answer
-
-    if args.input is None:
-        return
-    manifest = read_manifest(args.bundle)
 
     def count(future: asyncio.Future) -> None:  # type: ignore[type-arg]
         if not future.cancelled():
@@ -100,14 +100,14 @@ async def _feed(args: argparse.Namespace, address: str, counts: _ClientCounts, s
 
     async with Client(manifest, connector_for(address), outbox=Outbox(256, DropOldest())) as client:
         started = time.monotonic()
-        for number, sample in enumerate(itertools.cycle(samples_of(args.input, manifest))):
-            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-                await asyncio.wait_for(stop.wait(), max(0.0, started + number / args.rate - time.monotonic()))
-            if stop.is_set():
-                break
+        for number, sample in enumerate(itertools.cycle(samples), start=1):
             (await client.submit(sample)).add_done_callback(count)
             counts.sent += 1
-        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(stop.wait(), max(0.0, started + number / rate_hz - time.monotonic()))
+            if stop.is_set():
+                break
+        with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(client.uplink.drained(), LAST_ANSWERS_S)
 
 
