@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:  # imported by the command, so that others start quickly
     from penstock.runtime.engines import RemoteEngine
     from penstock.runtime.islands.links.tls import TlsConfig
     from penstock.runtime.islands.server import ServerConfig
-
-POLICIES = ("wait", "drop-oldest")
 
 
 def penstock_island(arguments: Sequence[str]) -> None:
@@ -40,7 +39,9 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     network.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="listen here (default: a free port of 127.0.0.1)"
     )
-    network.add_argument("--next", metavar="HOST:PORT", help="the next island; required for all stages but the last")
+    network.add_argument(
+        "--next", dest="downstream", metavar="HOST:PORT", help="the next island; required for all stages but the last"
+    )
     network.add_argument("--deflate", action="store_true", help="deflate payloads if that makes them smaller")
 
     tls = parser.add_argument_group("TLS", "Mutual TLS needs all three files; penstock certs creates them.")
@@ -56,7 +57,10 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
         "--buffer", type=int, default=1024, metavar="FRAMES", help="frames to keep for the next island (default: 1024)"
     )
     buffering.add_argument(
-        "--when-full", choices=POLICIES, default="wait", help="make clients wait, or drop the oldest (default: wait)"
+        "--when-full",
+        choices=("wait", "drop-oldest"),
+        default="wait",
+        help="make clients wait, or drop the oldest (default: wait)",
     )
     buffering.add_argument("--journal", type=Path, metavar="FILE", help="keep unanswered frames over a restart")
 
@@ -78,26 +82,13 @@ def require_links() -> None:
 
 
 def server_config(args: argparse.Namespace) -> ServerConfig:
-    """Return the settings that the options give."""
+    """Return the settings that the options give, which have the names of its fields."""
     from penstock.runtime.islands.delivery import DropOldest, Wait
     from penstock.runtime.islands.server import ServerConfig
 
-    return ServerConfig(
-        bundle=args.bundle,
-        stage=args.stage,
-        listen=args.listen,
-        downstream=args.next,
-        tls=_tls_config(args),
-        insecure=args.insecure,
-        buffer=args.buffer,
-        when_full=DropOldest() if args.when_full == "drop-oldest" else Wait(),
-        journal=args.journal,
-        deflate=args.deflate,
-        window=getattr(args, "window", ServerConfig.window),
-        threads=args.threads,
-        shadow_rate=args.shadow_rate,
-        metrics=args.metrics,
-    )
+    when_full = DropOldest() if args.when_full == "drop-oldest" else Wait()
+    given = {**vars(args), "tls": _tls_config(args), "when_full": when_full}
+    return ServerConfig(**{field.name: given[field.name] for field in fields(ServerConfig) if field.name in given})
 
 
 def _tls_config(args: argparse.Namespace) -> TlsConfig | None:

@@ -48,7 +48,7 @@ def penstock_serve(arguments: Sequence[str]) -> None:
     bundle = Bundle.read(args.bundle)
     args.stage = len(bundle.manifest.stages) if args.stage is None else args.stage
     args.window = config.window
-    check_stage(bundle.manifest, args.stage, has_next=args.next is not None)
+    check_stage(bundle.manifest, args.stage, has_next=args.downstream is not None)
     check_exposure(server_config(args))  # before anything is started
     require("penstock.runtime.engines.ray_serve", extra="cloud")
     from penstock.runtime.engines.ray_serve import RayServe
