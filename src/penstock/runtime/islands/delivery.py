@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock.errors import DeliveryError, StorageError
 from penstock.runtime.islands.protocol import Answer, Dropped, Frame
+
+if TYPE_CHECKING:  # the journal imports this module
+    from penstock.runtime.islands.journal import FileJournal
 
 LOG = logging.getLogger("penstock.delivery")
 
@@ -47,19 +49,6 @@ class DropOldest:
 WhenFull: TypeAlias = Wait | DropOldest
 
 
-class Journal(Protocol):
-    """Keeps an outbox's frames over a restart."""
-
-    def frames(self) -> Iterable[Frame]:
-        """Return the unanswered frames of the last run, oldest first."""
-
-    def append(self, frame: Frame) -> None:
-        """Store a frame."""
-
-    def ack(self, key: Key) -> None:
-        """Record that a frame is answered."""
-
-
 class Outbox:
     """Unanswered frames: waiting to be sent, in flight, or accepted by the next island.
 
@@ -68,7 +57,7 @@ class Outbox:
         journal: keeps the frames over a restart; None to keep them in memory only.
     """
 
-    def __init__(self, capacity: int, when_full: WhenFull = Wait(), journal: Journal | None = None):
+    def __init__(self, capacity: int, when_full: WhenFull = Wait(), journal: FileJournal | None = None):
         if capacity < 1:
             raise DeliveryError(f"the capacity of an outbox must be at least 1, got {capacity}.")
         self.capacity, self.when_full = capacity, when_full
@@ -76,23 +65,15 @@ class Outbox:
         stored = () if journal is None else journal.frames()
         self._frames = OrderedDict((key_of(frame), frame) for frame in stored)
         self._waiting = self._frames.copy()  # those still to be sent: always the last ones
-        self._in_flight: set[Key] = set()
+        self._in_flight: set[Key] = set()  # those sent, and neither accepted nor answered
 
     def __len__(self) -> int:
         return len(self._frames)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._frames
 
     @property
     def full(self) -> bool:
         """Whether `put` would drop a frame or raise."""
         return len(self._frames) >= self.capacity
-
-    @property
-    def in_flight(self) -> int:
-        """How many frames were sent and are neither accepted nor answered."""
-        return len(self._in_flight)
 
     def put(self, frame: Frame) -> Frame | None:
         """Add a frame; return the frame that was dropped to make room, if any.

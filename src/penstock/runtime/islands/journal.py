@@ -34,7 +34,7 @@ SLACK = 1 << 20  # bytes about answered frames below which the file is not compa
 
 
 class FileJournal:
-    """A `Journal` in a file, which is created if missing.
+    """Keeps an outbox's frames over a restart, in a file that is created if missing.
 
     Raises:
         StorageError: if the file is not a journal, cannot be opened, or is in use by another process.
