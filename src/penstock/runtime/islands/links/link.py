@@ -33,18 +33,6 @@ Connector: TypeAlias = Callable[[], Awaitable[Connection]]
 Handler: TypeAlias = Callable[[Connection], Awaitable[None]]
 
 
-class LinkServer(Protocol):
-    """Accepts connections at an address."""
-
-    address: str  # as a client gives it: with the port that was chosen for 0, and the scheme of any link but gRPC
-
-    async def start(self) -> None:
-        """Start accepting connections."""
-
-    async def stop(self, grace_s: float = 0.0) -> None:
-        """Stop accepting, and close open connections after at most ``grace_s``."""
-
-
 class MakeConnector(Protocol):
     """The client side of a link."""
 
@@ -52,10 +40,12 @@ class MakeConnector(Protocol):
         """Return a connector for an address."""
 
 
-class MakeServer(Protocol):
-    """The server side of a link."""
+class LinkServer(Protocol):
+    """The server side of a link: accepts connections at an address."""
 
-    def __call__(
+    address: str  # as a client gives it: with the port that was chosen for 0, and the scheme of any link but gRPC
+
+    def __init__(
         self,
         handler: Handler,
         address: str,
@@ -63,8 +53,14 @@ class MakeServer(Protocol):
         payload_bytes: int,
         tls: TlsConfig | None = None,
         is_healthy: Callable[[], bool] = lambda: True,
-    ) -> LinkServer:
-        """Bind to an address, or raise LinkError; ``payload_bytes`` is the largest payload to expect."""
+    ):
+        """Bind to the address, or raise LinkError; ``payload_bytes`` is the largest payload to expect."""
+
+    async def start(self) -> None:
+        """Start accepting connections."""
+
+    async def stop(self, grace_s: float = 0.0) -> None:
+        """Stop accepting, and close open connections after at most ``grace_s``."""
 
 
 def check_host_port(address: str) -> None:
@@ -99,6 +95,6 @@ class Link:
     """Both sides of a medium, and its addresses."""
 
     connector: MakeConnector
-    server: MakeServer
+    server: type[LinkServer]
     check_address: Callable[[str], None] = check_host_port  # raises LinkError for an invalid address
     is_local: Callable[[str], bool] = is_loopback  # whether only this machine can reach it, so that it needs no TLS
