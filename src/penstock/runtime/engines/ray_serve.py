@@ -194,18 +194,12 @@ class _Replica:
 
     @serve.batch  # type: ignore[untyped-decorator]
     async def _run_batch(self, samples: list[np.ndarray]) -> list[_SampleOutput | Exception]:
+        return self._run(samples)
+
+    def _run(self, samples: list[np.ndarray]) -> list[_SampleOutput | Exception]:
         try:
-            return [*self._run(samples)]
+            out = self._engine.run(np.stack(samples))
+            gates = [None] * len(samples) if out.gate is None else [float(logit) for logit in out.gate]
+            return list(zip(out.values, gates, strict=True))
         except Exception as error:  # perhaps because of one of the samples
-            return [error] if len(samples) == 1 else [self._run_alone(sample) for sample in samples]
-
-    def _run_alone(self, sample: np.ndarray) -> _SampleOutput | Exception:
-        try:
-            return self._run([sample])[0]
-        except Exception as error:
-            return error
-
-    def _run(self, samples: list[np.ndarray]) -> list[_SampleOutput]:
-        out = self._engine.run(np.stack(samples))
-        gates = [None] * len(samples) if out.gate is None else [float(logit) for logit in out.gate]
-        return list(zip(out.values, gates, strict=True))
+            return [error] if len(samples) == 1 else [self._run([sample])[0] for sample in samples]
