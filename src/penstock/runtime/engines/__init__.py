@@ -17,28 +17,25 @@ DEFAULT_ENGINES = {".onnx": "onnxruntime"}
 __all__ = ["ENGINES", "Engine", "Output", "RemoteEngine", "load_engine", "load_engines"]
 
 
-def load_engine(bundle: Bundle, stage: int, *, name: str | None = None, threads: int = 1) -> Engine:
+def load_engine(bundle: Bundle, stage: int, *, threads: int = 1) -> Engine:
     """Return an engine that runs one stage of a bundle.
 
     Args:
         stage: counted from 1.
-        name: a key of `ENGINES`; default: the one for the file, from `DEFAULT_ENGINES`.
         threads: per run; 0 for all cores.
 
     Raises:
-        BundleError: when there is no such engine, or it cannot run the graph.
+        BundleError: when no engine runs such files, or it cannot run the graph.
     """
-    file = bundle.manifest.stages[stage - 1].file
-    name = DEFAULT_ENGINES.get(PurePath(file).suffix) if name is None else name
+    spec = bundle.manifest.stages[stage - 1]
+    name = DEFAULT_ENGINES.get(PurePath(spec.file).suffix)
     if name is None:
-        raise BundleError(f"no engine runs {file}; there are engines for {', '.join(DEFAULT_ENGINES)}")
-    if name not in ENGINES:
-        raise BundleError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
+        raise BundleError(f"no engine runs {spec.file}; there are engines for {', '.join(DEFAULT_ENGINES)}")
     module, attribute = ENGINES[name].split(":")
     engine = getattr(require(module, extra="run"), attribute)
-    return engine.from_stage(bundle.manifest.stages[stage - 1], bundle.graphs[stage - 1], threads=threads)  # type: ignore[no-any-return]
+    return engine.from_stage(spec, bundle.graphs[stage - 1], threads=threads)  # type: ignore[no-any-return]
 
 
-def load_engines(bundle: Bundle, *, name: str | None = None, threads: int = 1) -> list[Engine]:
+def load_engines(bundle: Bundle, *, threads: int = 1) -> list[Engine]:
     """Return an engine for each stage of a bundle; see `load_engine`."""
-    return [load_engine(bundle, i, name=name, threads=threads) for i in range(1, len(bundle.manifest.stages) + 1)]
+    return [load_engine(bundle, i, threads=threads) for i in range(1, len(bundle.manifest.stages) + 1)]
