@@ -9,8 +9,8 @@ import itertools
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,7 @@ async def _run_cluster(args: argparse.Namespace) -> None:
     from penstock.runtime.bundle.bundle import read_manifest
     from penstock.runtime.islands.ops.local_cluster import LocalCluster
 
-    loop, stop, counts = asyncio.get_running_loop(), asyncio.Event(), _ClientCounts()
+    loop, stop, counts = asyncio.get_running_loop(), asyncio.Event(), Counter[str]()
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the last: the terminal was closed
         loop.add_signal_handler(name, stop.set)
     manifest = read_manifest(args.bundle)
@@ -65,26 +65,14 @@ async def _run_cluster(args: argparse.Namespace) -> None:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), REFRESH_S)
             if sys.stdout.isatty():
-                drawn = _draw([*status_table(await asyncio.to_thread(cluster.status)), str(counts)], drawn)
+                drawn = _draw([*status_table(await asyncio.to_thread(cluster.status)), _tally(counts)], drawn)
         if samples is not None:
             await feeding
-        _draw([*status_table(cluster.status()), str(counts)], drawn)
-
-
-@dataclass
-class _ClientCounts:
-    """What the client has sent and received."""
-
-    sent: int = 0
-    answered: int = 0
-    dropped: int = 0
-
-    def __str__(self) -> str:
-        return f"client: {self.sent:,} sent, {self.answered:,} answered, {self.dropped:,} dropped" if self.sent else ""
+        _draw([*status_table(cluster.status()), _tally(counts)], drawn)
 
 
 async def _feed(
-    address: str, manifest: Manifest, samples: np.ndarray, rate_hz: float, counts: _ClientCounts, stop: asyncio.Event
+    address: str, manifest: Manifest, samples: np.ndarray, rate_hz: float, counts: Counter[str], stop: asyncio.Event
 ) -> None:
     """Send samples at a rate until ``stop`` is set; then wait a moment for the last answers."""
     from penstock.runtime.islands.client import Client
@@ -94,15 +82,13 @@ async def _feed(
 
     def count(future: asyncio.Future) -> None:  # type: ignore[type-arg]
         if not future.cancelled():
-            is_answer = isinstance(future.result(), Answer)
-            counts.answered += is_answer
-            counts.dropped += not is_answer
+            counts["answered" if isinstance(future.result(), Answer) else "dropped"] += 1
 
     async with Client(manifest, connector_for(address), outbox=Outbox(256, DropOldest())) as client:
         started = time.monotonic()
         for number, sample in enumerate(itertools.cycle(samples), start=1):
             (await client.submit(sample)).add_done_callback(count)
-            counts.sent += 1
+            counts["sent"] += 1
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), max(0.0, started + number / rate_hz - time.monotonic()))
             if stop.is_set():
@@ -126,6 +112,12 @@ def _row(status: IslandStatus, *, last: bool) -> tuple[str, ...]:
     refuses = status.metrics.get("refused_by_next")
     downstream = "connected" if status.metrics.get("connected") else "refuses" if refuses else "away"
     return (str(status.stage), *counts, *latencies, ("–" if last else downstream) if status.alive else "(ended)")
+
+
+def _tally(counts: Counter[str]) -> str:
+    """Return what the client has sent and received; empty if it sends nothing."""
+    kinds = ("sent", "answered", "dropped")
+    return f"client: {', '.join(f'{counts[kind]:,} {kind}' for kind in kinds)}" if counts else ""
 
 
 def _draw(lines: Sequence[str], before: int) -> int:
