@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -143,15 +143,13 @@ async def _read_in_thread(blocks: Iterator[Chunk]) -> AsyncIterator[Chunk]:
         asyncio.run_coroutine_threadsafe(ready.put(item), loop).result()
 
     def read() -> None:
-        try:
+        with suppress(RuntimeError, CancelledError):  # the loop has ended
             try:
                 for block in blocks:
                     put(block)
                 put(None)
             except PenstockError as error:
                 put(error)
-        except (RuntimeError, CancelledError):  # the loop has ended
-            return
 
     threading.Thread(target=read, daemon=True).start()
     while (item := await ready.get()) is not None:
