@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +25,7 @@ from penstock.runtime.streaming.input_guard import InputQuality
 
 if TYPE_CHECKING:  # the manifest imports this module
     from penstock.runtime.bundle.manifest import Manifest
+    from penstock.runtime.streaming.config import StreamConfig
 
 LIMIT = 10.0  # log-odds are limited to ±10: a probability of one in 22,000
 
@@ -155,18 +156,13 @@ class Hysteresis:
 
 
 class Detector:
-    """Turn the results of windows into events, for every word, and count them.
+    """Turn the results of windows into events, for every word of a bundle, and count them."""
 
-    Args:
-        words: index and name of each class to detect.
-        stages: number of stages.
-    """
-
-    def __init__(self, config: DetectorConfig, words: Sequence[tuple[int, str]], stages: int, window_s: float):
-        self._classes = tuple(index for index, _ in words)
-        self._no_scores = (-LIMIT,) * len(words)  # of a stopped window
+    def __init__(self, manifest: Manifest, config: StreamConfig):
+        stages, self._words = len(manifest.stages), config.words
+        self._no_scores = (-LIMIT,) * len(config.words)  # of a stopped window
         self._no_gate_scores = (math.nan,) * (stages - 1)
-        self._detectors = [Hysteresis(config, label, window_s) for _, label in words]
+        self._detectors = [Hysteresis(config.detector, manifest.labels[word], config.window_s) for word in config.words]
         self._exits = [0] * (stages + 1)  # number of windows by their exit stage; 0 for digital silence
         self._last_s = 0.0
 
@@ -183,7 +179,7 @@ class Detector:
         self._last_s = time_s
         scores = self._no_scores
         if logits is not None and np.isfinite(logits).all():
-            scores = tuple(float(log_odds(logits, index)) for index in self._classes)
+            scores = tuple(float(log_odds(logits, index)) for index in self._words)
         events: list[Event] = []
         for detector, score in zip(self._detectors, scores, strict=True):
             events += detector.push(time_s, score)

@@ -55,7 +55,7 @@ class Listener:
         self.stream_config = stream_config_of(bundle.manifest)
         self._pipeline = Pipeline(bundle, threads=threads) if pipeline is None else pipeline
         self._windower = Windower(self.stream_config)
-        self._detector = detector_of(bundle.manifest)
+        self._detector = Detector(bundle.manifest, self.stream_config)
 
     @property
     def stats(self) -> StreamStats:
@@ -102,13 +102,6 @@ def stream_config_of(manifest: Manifest) -> StreamConfig:
             "as penstock wakeword train does."
         )
     return manifest.stream_config
-
-
-def detector_of(manifest: Manifest) -> Detector:
-    """Return a detector for a bundle; see `stream_config_of`."""
-    config = stream_config_of(manifest)
-    words = [(index, manifest.labels[index]) for index in config.words]
-    return Detector(config.detector, words, len(manifest.stages), config.window_s)
 
 
 def window_results(detector: Detector, window: Window, result: SampleResult | None) -> Iterator[WindowResult]:

@@ -14,8 +14,8 @@ from penstock.runtime.bundle.manifest import Manifest
 from penstock.runtime.islands.client import Client
 from penstock.runtime.islands.protocol import Answer
 from penstock.runtime.pipeline import SampleResult
-from penstock.runtime.streaming.detector import Event, StreamStats, WindowResult
-from penstock.runtime.streaming.listener import Chunk, detector_of, stream_config_of, window_results
+from penstock.runtime.streaming.detector import Detector, Event, StreamStats, WindowResult
+from penstock.runtime.streaming.listener import Chunk, stream_config_of, window_results
 from penstock.runtime.streaming.windower import Window, Windower
 
 MAX_IN_FLIGHT = 64  # windows that may wait for their answers
@@ -36,7 +36,8 @@ class RemoteListener:
 
     def __init__(self, manifest: Manifest, client: Client, *, timeout_s: float | None = None):
         self._client, self._timeout_s, self._gates = client, timeout_s, len(manifest.stages) - 1
-        self._windower, self._detector = Windower(stream_config_of(manifest)), detector_of(manifest)
+        config = stream_config_of(manifest)
+        self._windower, self._detector = Windower(config), Detector(manifest, config)
 
     @property
     def stats(self) -> StreamStats:
