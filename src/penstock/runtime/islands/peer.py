@@ -14,7 +14,7 @@ from penstock.runtime.islands.protocol import ServerMessage, encode
 class Peer:
     """Queues replies to one client and writes them in order.
 
-    The task that creates it reads the client's frames and flushes after each; a task of its own writes what others queue.
+    The task that creates it reads the client's frames and flushes after each; another one writes what others queue.
     """
 
     def __init__(self, connection: Connection):
