@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from penstock.datasets.fetch import table
-from penstock.datasets.fetch.catalogue import Catalogue, CatalogueEntry
-from penstock.datasets.fetch.completeness import Loads, check_listed
+from penstock.datasets.fetch.catalogue import Catalogue, CatalogueEntry, Loads
 from penstock.datasets.fetch.download import Checksum, Download
 from penstock.datasets.fetch.locations import DatasetLayout, DatasetSpec
-from penstock.datasets.fetch.sources import OfficialFiles
-from penstock.datasets.files import is_file, read_text, reading
+from penstock.datasets.files import check_listed, is_file, read_text, reading
 from penstock.datasets.progress import tracked
 from penstock.errors import DataError
-from reproduction.datasets.sources import DebianPackage, NpmPackage, OnRequest
+from reproduction.datasets.sources import DebianPackage, NpmPackage, OfficialFiles, OnRequest
 
 COMMAND = "python -m reproduction data"
 FETCH = f"{COMMAND} fetch"
@@ -152,7 +150,7 @@ class HasPhotographs:
             synset_of = read_val_labels(path / "val_labels.txt") if files[0].parent == path / "val" else {}  # flat val
             first = {synset_of.get(file.name, file.parent.name): file for file in reversed(files)}
             for file in tracked(list(first.values()), f"reading one image per synset of {folder}"):
-                read_rgb(file, str(file))
+                read_rgb(file)
             counts[part] = len(files)
         return counts
 

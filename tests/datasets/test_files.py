@@ -73,9 +73,10 @@ def test_a_folder_in_the_place_of_a_file_is_an_error(
 SETUP = """
 from helpers import data_files as files
 from penstock.datasets import sound_folder
-from penstock.datasets.fetch.completeness import HasClips, import_function
+from penstock.datasets.fetch.catalogue import import_function
 from penstock.datasets.fetch.download import Checksum
 from penstock.datasets.fetch.table import CATALOGUE
+from penstock.datasets.speech_commands import HasClips
 from penstock.datasets.wrist import wrist
 
 for folder_format in CATALOGUE.folders.values():

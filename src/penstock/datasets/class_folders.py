@@ -141,13 +141,13 @@ def label_names(labels: Mapping[str, int]) -> tuple[str, ...]:
     return ("background", *sorted((name for name in labels if labels[name]), key=labels.__getitem__))
 
 
-def count_files(root: Path, kind: FileKind, read: Callable[[Path], object]) -> dict[str, dict[str, int]]:
+def count_files(root: str | Path, kind: FileKind, read: Callable[[Path], object]) -> dict[str, dict[str, int]]:
     """Read every file of a folder, and return the number in each split and class.
 
     Raises:
         DataError: if the layout is wrong or files cannot be read; counts them and names the first three.
     """
-    parts = files_by_part(root, kind, HoldOut())
+    parts = files_by_part(Path(root).expanduser(), kind, HoldOut())
     files = [file for classes in parts.values() for paths in classes.values() for file in paths]
     errors = [error for file in tracked(files, f"reading {kind.plural}") if (error := _read_error(read, file))]
     if errors:

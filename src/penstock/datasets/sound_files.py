@@ -114,13 +114,8 @@ def sound_folder(
 
 
 def count_sounds(root: str | Path) -> dict[str, dict[str, int]]:
-    """Decode every clip of a folder, and return the number in each split and class.
-
-    Raises:
-        DataError: if the folder is not laid out as `sound_folder` expects, or clips are damaged or in another format;
-            names them.
-    """
-    return count_files(Path(root).expanduser(), SOUNDS, read_clip)
+    """Decode every clip of a folder, and return the number in each split and class; see `count_files`."""
+    return count_files(root, SOUNDS, read_clip)
 
 
 def compute_features(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from helpers.data_files import own_folders
-from penstock.datasets.fetch.catalogue import Catalogue
-from penstock.datasets.fetch.completeness import HasClips, Loads, import_function
+from penstock.datasets.fetch.catalogue import Catalogue, Loads, import_function
 from penstock.datasets.fetch.table import CATALOGUE
+from penstock.datasets.speech_commands import HasClips
 from penstock.errors import DataError
 
 ROOT = Path(__file__).parents[3]

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from penstock.datasets.fetch.catalogue import Catalogue
-from penstock.datasets.fetch.completeness import Loads, import_function
+from penstock.datasets.fetch.catalogue import Catalogue, Loads, import_function
 from penstock.errors import DataError
 from reproduction.datasets.catalogue import CATALOGUE, HasListedFiles, HasPhotographs
 

@@ -7,13 +7,41 @@ none of their dependencies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
-from penstock.datasets.fetch.completeness import Completeness, import_function
 from penstock.datasets.fetch.locations import DatasetLocation, DatasetSpec, fetch_dataset, find_dataset, locate
 from penstock.errors import DataError
+
+
+class Completeness(Protocol):
+    """How to tell that a data set is complete.
+
+    Attributes:
+        quick: it takes seconds, so that fetching can end with it. Small data sets are read by their loader, which
+            compares checksums; of data sets of many files, which would take minutes to read, the files are counted.
+    """
+
+    quick: ClassVar[bool]
+
+    def count(self, path: Path) -> dict[str, int]:
+        """Return the number of samples in each split, or raise a DataError."""
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Complete if its loader, given as package.module:function, reads it."""
+
+    loader: str
+    quick: ClassVar[bool] = False
+
+    def count(self, path: Path) -> dict[str, int]:
+        data = import_function(self.loader)(path)
+        parts = {part: getattr(data, part, None) for part in ("train", "validation", "test")}
+        return {part: _length(samples) for part, samples in parts.items() if samples is not None}
 
 
 @dataclass(frozen=True)
@@ -139,12 +167,21 @@ class Catalogue:
         return CheckedDataset(name, str(folder), samples, classes)
 
 
+def import_function(name: str) -> Callable[..., Any]:
+    """Import a function given as package.module:function."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
+
+
+def _length(part: Any) -> int:
+    return len(part[0] if isinstance(part, tuple) else getattr(part, "y", part))  # a pair, wrist's windows, a Dataset
+
+
 def _row(entry: CatalogueEntry) -> ListingRow:
-    spec = entry.spec
-    get = spec.advice
+    get = entry.spec.advice
     try:
-        found = locate(spec)
+        found = locate(entry.spec)
     except DataError as error:  # an unreadable folder must not end the listing
         found, get = None, str(error)
     path = None if found is None else str(found.path)
-    return ListingRow(spec.name, entry.description, entry.licence, entry.size, path, get)
+    return ListingRow(entry.spec.name, entry.description, entry.licence, entry.size, path, get)

@@ -65,28 +65,6 @@ class PythonPackage:
 
 
 @dataclass(frozen=True)
-class OfficialFiles:
-    """Files at their official URLs, kept as they are."""
-
-    downloads: tuple[Download, ...]
-
-    @property
-    def checksums(self) -> dict[str, Checksum]:
-        return {one.file: one.checksum for one in self.downloads}
-
-    @property
-    def advice(self) -> str:
-        size = format_size(sum(one.size_bytes for one in self.downloads))
-        return f"{size} from {urlsplit(self.downloads[0].url).hostname}"
-
-    def fetch(self, folder: Path, *, progress: bool) -> None:
-        """Download the files that are not in the folder yet."""
-        for one in self.downloads:
-            if not is_file(folder / one.file):
-                download(one, folder, progress=progress)
-
-
-@dataclass(frozen=True)
 class OfficialArchive:
     """An archive at its official URL, unpacked into the folder ``inner`` and then deleted."""
 
@@ -99,7 +77,7 @@ class OfficialArchive:
 
     @property
     def advice(self) -> str:
-        return OfficialFiles((self.archive,)).advice
+        return f"{format_size(self.archive.size_bytes)} from {urlsplit(self.archive.url).hostname}"
 
     def fetch(self, folder: Path, *, progress: bool) -> None:
         """Download the archive, unless it exists with the right checksum, and unpack it."""

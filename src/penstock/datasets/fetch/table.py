@@ -3,19 +3,18 @@
 The checksums of Speech Commands are those that torchaudio uses.
 """
 
-from penstock.datasets.fetch.catalogue import Catalogue, CatalogueEntry, FolderFormat
-from penstock.datasets.fetch.completeness import HasClips, Loads
+from penstock.datasets.fetch.catalogue import Catalogue, CatalogueEntry, FolderFormat, Loads
 from penstock.datasets.fetch.download import Checksum, Download
 from penstock.datasets.fetch.locations import DatasetLayout, DatasetSpec
 from penstock.datasets.fetch.sources import OfficialArchive, PythonPackage
+from penstock.datasets.speech_commands import LISTS, HasClips
 
 
 def _speech_commands(version: str, sha256: str, size_bytes: int) -> DatasetSpec:
     folder = f"speech_commands_v{version}"
     url = f"http://download.tensorflow.org/data/{folder}.tar.gz"
     archive = Download(url, f"{folder}.tar.gz", Checksum("sha256", sha256), size_bytes)
-    lists = ("validation_list.txt", "testing_list.txt")
-    layout = DatasetLayout("official", lists, inner=folder)
+    layout = DatasetLayout("official", tuple(LISTS.values()), inner=folder)
     return DatasetSpec(f"speech-commands-v{version}", (layout,), (OfficialArchive(archive, folder),))
 
 
