@@ -105,9 +105,10 @@ def wakeword_train(
     to distinguish all words. Windows of other words that it mistakes for the word are mined from streams and trained
     on again. Gates and threshold are set on held-out clips.
     """
+    from penstock.evaluation.plots import write_figure
     from penstock.wakeword.clips import load_clip_sets
     from penstock.wakeword.metrics import hours_needed
-    from penstock.wakeword.report import det_plot, metrics_table
+    from penstock.wakeword.report import det_figure, metrics_table
     from penstock.wakeword.thresholds import meets_miss_rate
 
     training = require("penstock.wakeword.training", extra="train,export,audio")
@@ -137,7 +138,8 @@ def wakeword_train(
     )
     exported, metrics = trained.export(out), trained.chosen.metrics
     if plot is not None:
-        det_plot({word: trained.points}, plot, chosen={word: trained.chosen}, per_hour=max_false_alarms)
+        figure = det_figure({word: trained.points}, chosen={word: trained.chosen}, per_hour=max_false_alarms)
+        write_figure(figure, plot)
     missed = f"With 95 % confidence at most {metrics.miss_bound():.1%} of the words are missed in such streams"
     if not meets_miss_rate(metrics, max_miss_rate, confidence or None):
         missed += (
@@ -185,11 +187,12 @@ def wakeword_evaluate(
     times), and hours of other words, noise and silence with each clip of the word once. Compute is measured on
     silence, noise, speech and the word.
     """
+    from penstock.evaluation.plots import write_figure
     from penstock.runtime.bundle.bundle import Bundle
     from penstock.runtime.streaming.listener import stream_config_of
     from penstock.wakeword.benchmark import run_benchmark
     from penstock.wakeword.clips import load_clip_sets
-    from penstock.wakeword.report import cost_table, det_plot, metrics_table
+    from penstock.wakeword.report import cost_table, det_figure, metrics_table
 
     if not hours > 0:
         raise DataError(f"--hours must be more than 0, got {hours:g}.")
@@ -212,11 +215,9 @@ def wakeword_evaluate(
     if out is not None:
         write_atomically(out, (json.dumps(as_dict, indent=1) + "\n").encode())
     if plot is not None:
-        det_plot(
-            {name: result.points for name, result in results.items()},
-            plot,
-            chosen={name: result.operating_point for name, result in results.items()},
-        )
+        curves = {name: result.points for name, result in results.items()}
+        chosen = {name: result.operating_point for name, result in results.items()}
+        write_figure(det_figure(curves, chosen=chosen), plot)
     metrics = {f"{name}: MLPerf Tiny": result.tiny.metrics for name, result in results.items()}
     metrics |= {f"{name}: {hours:g} h": result.long.metrics for name, result in results.items()}
     show(

@@ -6,9 +6,8 @@ events, the number of windows that reached each stage, and the time.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,7 +24,7 @@ from penstock.runtime.streaming.listener import Listener, stream_config_of
 from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.metrics import DetectionMetrics, score_detections
 from penstock.wakeword.streams import StreamSpec, SyntheticStream, mlperf_tiny, synthesize_stream
-from penstock.wakeword.thresholds import OperatingPoint, ScoredStream, det_curve, scored_stream
+from penstock.wakeword.thresholds import OperatingPoint, ScoredStream, det_curve
 
 BLOCK = 1600
 """Samples pushed at a time: 100 ms, as a microphone delivers them."""
@@ -40,6 +39,23 @@ SITUATIONS: Mapping[str, Mapping[str, float]] = {
     "keyword": {"speech": 1.0},
 }
 """Shares of scenes in which the cost is measured; in "keyword", every other word is the wake word."""
+
+
+@dataclass(frozen=True)
+class StreamCost:
+    """What a second of sound costs.
+
+    Attributes:
+        macs: multiply-accumulates of the stages.
+        ms: milliseconds on one thread of this machine, front end included.
+        crossed_bytes: payload between stages.
+        reached: share of the windows that reach each stage.
+    """
+
+    macs: float
+    ms: float
+    crossed_bytes: float
+    reached: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +88,17 @@ class StreamRun:
         )
 
     @property
+    def cost(self) -> StreamCost:
+        """Cost of a second of this stream."""
+        counts, seconds = self.counts, self.stream.seconds
+        return StreamCost(
+            macs=counts.macs(self.manifest) / seconds,
+            ms=1000 * self.seconds / seconds,
+            crossed_bytes=counts.crossed_bytes(self.manifest) / seconds,
+            reached=tuple(reached / counts.windows for reached in counts.reached),
+        )
+
+    @property
     def stopped_early(self) -> float:
         """Share of the windows in the first stage that never reached the last one."""
         return 1 - self.counts.reached[-1] / max(1, self.counts.reached[0])
@@ -79,7 +106,7 @@ class StreamRun:
     def scored_stream(self) -> ScoredStream:
         """Return a stream that can be scored at any threshold."""
         detector = stream_config_of(self.manifest).detector
-        return scored_stream(self.times_s, self.scores, detector, self.stream.truths, self.stream.seconds)
+        return ScoredStream(self.times_s, self.scores, detector, self.stream.truths, self.stream.seconds)
 
 
 def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
@@ -104,34 +131,18 @@ def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
     )
 
 
-@dataclass(frozen=True)
-class StreamCost:
-    """What a second of sound costs.
-
-    Attributes:
-        macs: multiply-accumulates of the stages.
-        ms: milliseconds on one thread of this machine, front end included.
-        crossed_bytes: payload between stages.
-        reached: share of the windows that reach each stage.
-    """
-
-    macs: float
-    ms: float
-    crossed_bytes: float
-    reached: tuple[float, ...]
-
-
-def measure_cost(
-    bundles: Mapping[str, Bundle], streams: Sequence[SyntheticStream], *, repeats: int = 3
-) -> dict[str, StreamCost]:
-    """Measure what listening costs: all bundles on the same streams, in turns; the best time counts."""
-    best: dict[str, StreamCost] = {}
-    for _ in range(repeats):
+def fastest_runs(
+    bundles: Mapping[str, Bundle], stream: SyntheticStream, repeats: int, *, log: Callable[[int], None] = lambda i: None
+) -> dict[str, StreamRun]:
+    """Run bundles over a stream several times, in turns; return the fastest run of each. ``log`` gets the turn."""
+    fastest: dict[str, StreamRun] = {}
+    for number in range(1, repeats + 1):
+        log(number)
         for name, bundle in bundles.items():
-            cost = _mean_cost(bundle.manifest, [run_stream(bundle, stream) for stream in streams])
-            if name not in best or cost.ms < best[name].ms:
-                best[name] = cost
-    return best
+            run = run_stream(bundle, stream)
+            if name not in fastest or run.seconds < fastest[name].seconds:
+                fastest[name] = run
+    return fastest
 
 
 def situation_streams(clips: ClipSet, word: str, *, seconds: float, seed: int) -> Iterator[tuple[str, SyntheticStream]]:
@@ -139,17 +150,6 @@ def situation_streams(clips: ClipSet, word: str, *, seconds: float, seed: int) -
     for number, (name, shares) in enumerate(SITUATIONS.items()):
         times = round(seconds / 5) if name == "keyword" else 0
         yield name, synthesize_stream(StreamSpec(seconds, word, times, shares=shares), clips, seed + number)
-
-
-def _mean_cost(manifest: Manifest, runs: Sequence[StreamRun]) -> StreamCost:
-    seconds = sum(run.stream.seconds for run in runs)
-    windows = sum(run.counts.windows for run in runs)
-    return StreamCost(
-        macs=sum(run.counts.macs(manifest) for run in runs) / seconds,
-        ms=1000 * sum(run.seconds for run in runs) / seconds,
-        crossed_bytes=sum(run.counts.crossed_bytes(manifest) for run in runs) / seconds,
-        reached=tuple(sum(run.counts.reached[i] for run in runs) / windows for i in range(len(manifest.stages))),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,14 +160,12 @@ class BenchmarkResult:
         tiny: run over a stream like MLPerf Tiny's.
         long: run over hours of other words, noise and silence, with every clip of the word once.
         points: detection error trade-off on the long stream.
-        seconds: best time for the long stream.
         costs: cost of a second of sound in each situation.
     """
 
     tiny: StreamRun
     long: StreamRun
     points: tuple[OperatingPoint, ...]
-    seconds: float
     costs: Mapping[str, StreamCost]
 
     @property
@@ -177,16 +175,16 @@ class BenchmarkResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        long = self.long
+        long, cost = self.long, self.long.cost
         return {
             "threshold": self.operating_point.threshold,
             "tiny": _metrics_to_json(self.tiny.metrics),
             "long": {
                 **_metrics_to_json(long.metrics),
                 "stopped_early": long.stopped_early,
-                "macs_per_s": long.counts.macs(long.manifest) / long.stream.seconds,
-                "crossed_bytes_per_s": long.counts.crossed_bytes(long.manifest) / long.stream.seconds,
-                "seconds_per_hour": self.seconds / long.stream.seconds * 3600,
+                "macs_per_s": cost.macs,
+                "crossed_bytes_per_s": cost.crossed_bytes,
+                "seconds_per_hour": cost.ms / 1000 * 3600,
             },
             "points": [[point.threshold, point.metrics.misses, point.metrics.false_alarms] for point in self.points],
             "upkeep": {name: asdict(cost) for name, cost in self.costs.items()},
@@ -221,16 +219,11 @@ def run_benchmark(
     log(f"{tiny.seconds:,.0f} s like MLPerf Tiny's stream")
     tiny_runs = {name: run_stream(bundle, tiny) for name, bundle in bundles.items()}
     long = synthesize_stream(StreamSpec(hours * 3600, word, times), clips, seed + 1)
-    seconds = dict.fromkeys(bundles, math.inf)
-    long_runs: dict[str, StreamRun] = {}
-    for number in range(repeats):
-        log(f"{hours:g} h of other words, noise and silence: run {number + 1} of {repeats}")
-        for name, bundle in bundles.items():
-            long_runs[name] = run_stream(bundle, long)
-            seconds[name] = min(seconds[name], long_runs[name].seconds)
+    title = f"{hours:g} h of other words, noise and silence: run"
+    long_runs = fastest_runs(bundles, long, repeats, log=lambda number: log(f"{title} {number} of {repeats}"))
     log("cost of a second of sound")
-    costs = {
-        name: measure_cost(bundles, [stream], repeats=repeats)
+    situations = {
+        name: fastest_runs(bundles, stream, repeats)
         for name, stream in situation_streams(clips, word, seconds=120.0, seed=seed + 2)
     }
     return {
@@ -238,8 +231,7 @@ def run_benchmark(
             tiny_runs[name],
             long_runs[name],
             tuple(det_curve([long_runs[name].scored_stream()], THRESHOLDS)),
-            seconds[name],
-            {situation: found[name] for situation, found in costs.items()},
+            {situation: runs[name].cost for situation, runs in situations.items()},
         )
         for name in bundles
     }
@@ -267,6 +259,6 @@ def _metrics_to_json(metrics: DetectionMetrics) -> dict[str, Any]:
         "miss_interval": list(metrics.miss_interval()),
         "false_alarms_per_hour": metrics.false_alarms_per_hour,
         "false_alarm_interval": list(metrics.false_alarm_interval()),
-        "median_latency_s": metrics.median_latency_s if metrics.hits else None,
-        "p95_latency_s": metrics.p95_latency_s if metrics.hits else None,
+        "median_latency_s": metrics.latency_s(0.5) if metrics.hits else None,
+        "p95_latency_s": metrics.latency_s(0.95) if metrics.hits else None,
     }

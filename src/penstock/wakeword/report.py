@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -12,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rich.table import Table
 
 from penstock.errors import DataError
-from penstock.evaluation.plots import NEGATIVE, NEUTRAL, POSITIVE, write_figure
+from penstock.evaluation.plots import NEGATIVE, NEUTRAL, POSITIVE
 from penstock.gating.tables import percent, table_of
 from penstock.wakeword.benchmark import StreamCost
 from penstock.wakeword.metrics import CONFIDENCE, DetectionMetrics
@@ -31,9 +30,7 @@ MIN_TOP = 0.1
 """Lowest upper end of the axis of misses."""
 
 
-def metrics_table(
-    metrics_by_stream: Mapping[str, DetectionMetrics], *, title: str = "Detections", confidence: float = CONFIDENCE
-) -> Table:
+def metrics_table(metrics_by_stream: Mapping[str, DetectionMetrics], *, title: str = "Detections") -> Table:
     """Return a row for each stream: misses, false alarms and latency, with exact intervals."""
     table = table_of("stream", ">missed", ">rate", ">false", ">per hour", ">hours", ">latency", title=title)
     table.padding = (0, 1, 0, 0)  # narrower than other tables, to leave room for names
@@ -44,13 +41,13 @@ def metrics_table(
         table.add_row(
             name,
             f"{metrics.misses:,} of {metrics.spoken:,}" if metrics.spoken else NOTHING,
-            _miss_rate(metrics, confidence),
+            _miss_rate(metrics),
             f"{metrics.false_alarms:,}",
-            _false_alarm_rate(metrics, confidence),
+            _false_alarm_rate(metrics),
             rate(metrics.hours),
-            f"{metrics.median_latency_s:.2f}, {metrics.p95_latency_s:.2f}" if metrics.hits else NOTHING,
+            f"{metrics.latency_s(0.5):.2f}, {metrics.latency_s(0.95):.2f}" if metrics.hits else NOTHING,
         )
-    table.caption = f"rate, per hour: misses and false alarms with exact {100 * confidence:g} % intervals\n"
+    table.caption = f"rate, per hour: misses and false alarms with exact {100 * CONFIDENCE:g} % intervals\n"
     table.caption += "latency: seconds from the word's end to the alarm, median and 95th percentile"
     table.caption_justify = "left"
     return table
@@ -67,17 +64,6 @@ def cost_table(costs: Mapping[str, Mapping[str, StreamCost]]) -> Table:
                 name, situation, f"{cost.macs / 1e6:.2f}", f"{cost.ms:.2f}", f"{cost.crossed_bytes:,.0f}", reached
             )
     return table
-
-
-def det_plot(
-    curves: Mapping[str, Sequence[OperatingPoint]],
-    path: Path,
-    *,
-    chosen: Mapping[str, OperatingPoint] | None = None,
-    per_hour: float | None = None,
-) -> Path:
-    """Write the plot of `det_figure`, which has the same arguments, to a file."""
-    return write_figure(det_figure(curves, chosen=chosen, per_hour=per_hour), path)
 
 
 def det_figure(
@@ -130,15 +116,15 @@ def rate(value: float) -> str:
     return f"{value:,.2f}" if value < 9.995 else f"{value:,.1f}" if value < 99.95 else f"{value:,.0f}"
 
 
-def _miss_rate(metrics: DetectionMetrics, confidence: float) -> str:
+def _miss_rate(metrics: DetectionMetrics) -> str:
     if not metrics.spoken:
         return NOTHING
-    low, high = metrics.miss_interval(confidence)
+    low, high = metrics.miss_interval()
     return f"{100 * metrics.miss_rate:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
 
 
-def _false_alarm_rate(metrics: DetectionMetrics, confidence: float) -> str:
-    low, high = metrics.false_alarm_interval(confidence)
+def _false_alarm_rate(metrics: DetectionMetrics) -> str:
+    low, high = metrics.false_alarm_interval()
     return f"{rate(metrics.false_alarms_per_hour)} ({rate(low)}–{rate(high)})"
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import NoReturn
 
@@ -19,36 +19,35 @@ import numpy.typing as npt
 
 from penstock.errors import DataError
 from penstock.runtime.streaming.detector import DetectorConfig, alarms, smooth
-from penstock.wakeword.metrics import SLACK_S, DetectionMetrics, Times, Utterance, hours_needed, score_detections
+from penstock.wakeword.metrics import DetectionMetrics, Times, Utterance, hours_needed, score_detections
 
 _ROUNDING = 1e-9  # 1 false alarm in 2 h is 0.5 per hour, even where the 2 h are a rounded sum
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScoredStream:
-    """A stream that can be scored at any threshold.
+    """The scores of a stream's windows, from which its alarms follow at any threshold.
 
     Attributes:
-        alarms_at: returns the times of the alarms at a threshold.
+        times_s: (windows,), the end of each window.
+        scores: (windows,), log-odds of the word; -10 where a gate stopped the window.
+        detector: how scores become alarms; its threshold is replaced.
         truths: where the word is.
     """
 
-    alarms_at: Callable[[float], Times]
+    times_s: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.float64]
+    detector: DetectorConfig
     truths: Sequence[Utterance]
     duration_s: float
-    slack_s: float = SLACK_S
 
+    def alarms_at(self, threshold: float) -> Times:
+        """Return the times of the alarms at a threshold."""
+        return alarms(self.times_s, self._smoothed, self.detector.at(threshold))
 
-def scored_stream(
-    times_s: npt.NDArray[np.float64],
-    scores: npt.NDArray[np.float64],
-    detector: DetectorConfig,
-    truths: Sequence[Utterance],
-    duration_s: float,
-) -> ScoredStream:
-    """Build a `ScoredStream` from the end and the score of each window."""
-    smoothed = smooth(scores, detector.smoothing)
-    return ScoredStream(lambda threshold: alarms(times_s, smoothed, detector.at(threshold)), truths, duration_s)
+    @cached_property
+    def _smoothed(self) -> npt.NDArray[np.float64]:
+        return smooth(self.scores, self.detector.smoothing)
 
 
 @dataclass(frozen=True)
@@ -58,22 +57,12 @@ class OperatingPoint:
     threshold: float
     metrics: DetectionMetrics
 
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.threshold):
-            raise DataError(f"threshold must be finite, got {self.threshold}.")
 
-
-def score_at(streams: Iterable[ScoredStream], threshold: float) -> DetectionMetrics:
+def score_at(streams: Sequence[ScoredStream], threshold: float) -> DetectionMetrics:
     """Score all streams at one threshold, as if they were one."""
-    metrics = [
-        score_detections(
-            stream.alarms_at(threshold), stream.truths, duration_s=stream.duration_s, slack_s=stream.slack_s
-        )
-        for stream in streams
-    ]
-    if not metrics:
-        raise DataError("expected at least one stream, got none.")
-    return reduce(add, metrics)
+    return reduce(
+        add, (score_detections(one.alarms_at(threshold), one.truths, duration_s=one.duration_s) for one in streams)
+    )
 
 
 def det_curve(streams: Sequence[ScoredStream], thresholds: Iterable[float]) -> list[OperatingPoint]:
@@ -125,12 +114,6 @@ def choose_operating_point(
 def meets_miss_rate(metrics: DetectionMetrics, max_miss_rate: float, confidence: float | None = None) -> bool:
     """Return whether few enough words are missed: by the exact bound, or without confidence by the count."""
     return (metrics.miss_rate if confidence is None else metrics.miss_bound(confidence)) <= max_miss_rate
-
-
-def miss_rate_at(points: Sequence[OperatingPoint], per_hour: float) -> float:
-    """Return the lowest miss rate among the points with at most ``per_hour`` false alarms per hour."""
-    ordered = _by_falling_threshold(points)
-    return min(ordered[i].metrics.miss_rate for i in _within_false_alarms(ordered, per_hour, None))
 
 
 def _by_falling_threshold(points: Sequence[OperatingPoint]) -> list[OperatingPoint]:
