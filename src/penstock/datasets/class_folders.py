@@ -149,7 +149,12 @@ def count_files(root: str | Path, kind: FileKind, read: Callable[[Path], object]
     """
     parts = files_by_part(Path(root).expanduser(), kind, HoldOut())
     files = [file for classes in parts.values() for paths in classes.values() for file in paths]
-    errors = [error for file in tracked(files, f"reading {kind.plural}") if (error := _read_error(read, file))]
+    errors = []
+    for file in tracked(files, f"reading {kind.plural}"):
+        try:
+            read(file)
+        except DataError as error:
+            errors.append(str(error))
     if errors:
         more = f" And {len(errors) - 3} more." if len(errors) > 3 else ""
         raise DataError(f"{len(errors)} of {len(files)} {kind.plural} cannot be read. {' '.join(errors[:3])}{more}")
@@ -170,14 +175,6 @@ def _list_files(folder: Path, kind: FileKind) -> list[Path]:
     with reading(folder):
         paths = (e.path for e in os.scandir(folder) if e.name.lower().endswith(kind.suffixes) and e.is_file())
         return list(map(Path, sorted(paths)))
-
-
-def _read_error(read: Callable[[Path], object], file: Path) -> str | None:
-    try:
-        read(file)
-    except DataError as error:
-        return str(error)
-    return None
 
 
 def _abbreviate(names: Sequence[str]) -> str:

@@ -132,9 +132,6 @@ def compute_features(
         samples: those of train, test and optionally validation.
         load: returns the waveform of a sample, (length,), between -1 and 1. Samples of one clip are loaded one after
             the other, so it may keep the last clips.
-        class_names: the name of each label.
-        length: audio samples in each waveform.
-        spec: the features to compute.
 
     Returns:
         Pairs (x, y), in the given order; x is (n, coefficients, frames), float32, each coefficient standardised with
@@ -167,14 +164,11 @@ def window_samples(window_s: float, spec: Mfcc) -> int:
 def cached_splits(
     cache: str | Path | None, name: str, request: object, classes: tuple[str, ...], compute: Callable[[], Splits]
 ) -> Splits:
-    """Return ``compute()``, or its cached result for the same ``request``.
+    """Return ``compute()``, or its result for the same ``request`` from the folder ``cache``, if there is one.
 
     Args:
-        cache: the folder of computed features; None to compute them each time.
         name: prefix of the file name.
         request: everything the features depend on; its repr is the key.
-        classes: the name of each label.
-        compute: computes the features if they are not cached.
 
     Raises:
         DataError: if a cached file is damaged.
