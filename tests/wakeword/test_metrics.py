@@ -165,10 +165,6 @@ def test_hours_needed_are_those_whose_bound_is_the_claim():
             "9 s, got one at 9.5 s",
         ),
         (
-            lambda: score_detections([[1.0]], [], duration_s=9),
-            r"\(1, 1\)",
-        ),
-        (
             lambda: score_detections([], [Utterance(8, 9.5)], duration_s=9),
             "8 to 9.5 s .* 9 s",
         ),

@@ -36,8 +36,7 @@ Clips = Annotated[
     ),
 ]
 Plot = Annotated[
-    Path | None,
-    typer.Option(help="Plot miss rate against false alarms to this PNG file.", metavar="FILE", show_default=False),
+    Path | None, typer.Option(help="Plot miss rate against false alarms to this PNG file.", metavar="FILE")
 ]
 Subset = Annotated[bool, typer.Option("--subset", help="Accept Speech Commands with clips missing.")]
 
@@ -67,11 +66,7 @@ def wakeword_train(
     seed: Annotated[int, network_option(help="Random seed.", metavar="N")] = 0,
     folder: Annotated[
         Path | None,
-        network_option(
-            help="Folder for logs and checkpoints; run the same command again to resume.",
-            metavar="FOLDER",
-            show_default=False,
-        ),
+        network_option(help="Folder for logs and checkpoints; run the same command again to resume.", metavar="FOLDER"),
     ] = None,
     max_positive_loss: Annotated[
         float, threshold_option(help="Share of the detectable words that the gates may stop.", metavar="SHARE")
@@ -141,7 +136,7 @@ def wakeword_train(
         figure = det_figure({word: trained.points}, chosen={word: trained.chosen}, per_hour=max_false_alarms)
         write_figure(figure, plot)
     missed = f"With 95 % confidence at most {metrics.miss_bound():.1%} of the words are missed in such streams"
-    if not meets_miss_rate(metrics, max_miss_rate, confidence or None):
+    if not meets_miss_rate(metrics, max_miss_rate, config.alarm_confidence):
         missed += (
             f"; no threshold meets {max_miss_rate:.1%} within the allowed false alarms, and this one misses fewest"
         )
@@ -162,12 +157,9 @@ def wakeword_evaluate(
     bundle: Annotated[Path, typer.Argument(help="Bundle that penstock wakeword train wrote.", show_default=False)],
     data: Clips,
     against: Annotated[
-        Path | None,
-        typer.Option(help="Second bundle to compare on the same streams.", metavar="BUNDLE", show_default=False),
+        Path | None, typer.Option(help="Second bundle to compare on the same streams.", metavar="BUNDLE")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the results as JSON.", metavar="FILE", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the results as JSON.", metavar="FILE")] = None,
     plot: Plot = None,
     subset: Subset = False,
     as_json: AsJson = False,

@@ -63,11 +63,7 @@ def files_by_part(root: Path, kind: FileKind, hold_out: HoldOut) -> dict[str, Fi
 
 
 def class_folder_names(folder: Path, kind: FileKind) -> tuple[str, ...]:
-    """Return the names of the class folders in a folder, sorted.
-
-    Raises:
-        DataError: if there are fewer than two.
-    """
+    """Return the names of the class folders in a folder, sorted; at least two."""
     with reading(folder):
         if not folder.is_dir():
             problem = "is not a folder" if folder.exists() else "does not exist"
@@ -82,11 +78,7 @@ def class_folder_names(folder: Path, kind: FileKind) -> tuple[str, ...]:
 
 
 def class_files(folder: Path, classes: Sequence[str], kind: FileKind) -> Files:
-    """Return the files of ``folder/class/``, class by class and sorted by name.
-
-    Raises:
-        DataError: if the folder has other classes than these, or one is empty.
-    """
+    """Return the files of ``folder/class/``, sorted by name; the folder must have these classes, and none empty."""
     names = class_folder_names(folder, kind)
     if names != tuple(classes):
         different = _abbreviate(sorted(set(names) ^ set(classes)))
@@ -99,11 +91,7 @@ def class_files(folder: Path, classes: Sequence[str], kind: FileKind) -> Files:
 
 
 def hold_out_files(files: Files, share: float, seed: int) -> tuple[Files, Files]:
-    """Return the files that stay and those held out: a share of each class, so that small classes are in both.
-
-    Raises:
-        DataError: if a class would be missing on one side.
-    """
+    """Return the files that stay and those held out: a share of each class, so that small classes are in both."""
     names, flat = tuple(files), [file for paths in files.values() for file in paths]
     numbers = torch.tensor([number for number, name in enumerate(names) for _ in files[name]])
     sides = stratified_split(torch.arange(len(flat)), numbers, share, seed, names=names)

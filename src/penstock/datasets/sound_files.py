@@ -150,11 +150,7 @@ def compute_features(
 
 
 def window_samples(window_s: float, spec: Mfcc) -> int:
-    """Return the number of audio samples in a window.
-
-    Raises:
-        DataError: if it is shorter than one frame of the features.
-    """
+    """Return the number of audio samples in a window, which must hold at least one frame of the features."""
     length = round(window_s * RATE_HZ) if math.isfinite(window_s) else 0
     if length < spec.window:
         raise DataError(f"window_s must be at least one frame ({spec.window_ms:g} ms), got {window_s}.")

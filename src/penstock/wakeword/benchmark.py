@@ -32,13 +32,8 @@ BLOCK = 1600
 THRESHOLDS = tuple(np.linspace(-9.8, 9.9, 198).round(1).tolist())
 """Thresholds of the detection error trade-off."""
 
-SITUATIONS: Mapping[str, Mapping[str, float]] = {
-    "silence": {"silence": 1.0},
-    "noise": {"noise": 1.0},
-    "speech": {"speech": 1.0},
-    "keyword": {"speech": 1.0},
-}
-"""Shares of scenes in which the cost is measured; in "keyword", every other word is the wake word."""
+SITUATIONS = ("silence", "noise", "speech", "keyword")
+"""What the cost is measured in: one kind of scene; "keyword" is speech in which every other word is the wake word."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +142,9 @@ def fastest_runs(
 
 def situation_streams(clips: ClipSet, word: str, *, seconds: float, seed: int) -> Iterator[tuple[str, SyntheticStream]]:
     """Synthesize a stream for each situation."""
-    for number, (name, shares) in enumerate(SITUATIONS.items()):
-        times = round(seconds / 5) if name == "keyword" else 0
-        yield name, synthesize_stream(StreamSpec(seconds, word, times, shares=shares), clips, seed + number)
+    for number, name in enumerate(SITUATIONS):
+        times, kind = (round(seconds / 5), "speech") if name == "keyword" else (0, name)
+        yield name, synthesize_stream(StreamSpec(seconds, word, times, shares={kind: 1.0}), clips, seed + number)
 
 
 @dataclass(frozen=True, eq=False)

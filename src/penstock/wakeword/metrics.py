@@ -145,7 +145,10 @@ def score_detections(
             f"an utterance from {late[0].begin_s:g} to {late[0].end_s:g} s lies outside the stream of "
             f"{duration_s:g} s. Expected times from the beginning of the stream."
         )
-    alarms = _checked_alarms(alarms_s, duration_s)
+    alarms = np.asarray(alarms_s, np.float64)
+    outside = alarms[~((alarms >= 0) & (alarms <= duration_s + _ROUNDING_S))]  # NaN too
+    if len(outside):
+        raise DataError(f"expected alarms between 0 and {duration_s:g} s, got one at {outside[0]:g} s.")
     pairs = match_alarms(alarms, truths, slack_s=slack_s)
     return DetectionMetrics(
         hits=len(pairs),
@@ -198,17 +201,6 @@ def hours_needed(per_hour: float, confidence: float = CONFIDENCE, false_alarms: 
         raise DataError(f"false_alarms must be at least 0, got {false_alarms}.")
     _check_confidence(confidence)
     return poisson_upper_bound(false_alarms, confidence) / per_hour
-
-
-def _checked_alarms(alarms_s: Times, duration_s: float) -> npt.NDArray[np.float64]:
-    """Return the times of alarms as an array, after checking that they lie in the stream."""
-    alarms = np.asarray(alarms_s, np.float64)
-    if alarms.ndim != 1:
-        raise DataError(f"expected alarms of shape (n,), got {alarms.shape}.")
-    wrong = alarms[~((alarms >= 0) & (alarms <= duration_s + _ROUNDING_S) & np.isfinite(alarms))]
-    if len(wrong):
-        raise DataError(f"expected alarms between 0 and {duration_s:g} s, got one at {wrong[0]:g} s.")
-    return alarms
 
 
 def _check_confidence(confidence: float) -> None:

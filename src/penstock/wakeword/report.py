@@ -38,12 +38,14 @@ def metrics_table(metrics_by_stream: Mapping[str, DetectionMetrics], *, title: s
     for number, column in enumerate(table.columns):  # wrap long names, or else cells of two numbers
         column.no_wrap = number not in (2, 4, 6) if short else number > 0
     for name, metrics in metrics_by_stream.items():
+        missed, alarms = metrics.miss_interval(), metrics.false_alarm_interval()
+        shares = f"{100 * metrics.miss_rate:.1f} % ({100 * missed[0]:.1f}–{100 * missed[1]:.1f})"
         table.add_row(
             name,
             f"{metrics.misses:,} of {metrics.spoken:,}" if metrics.spoken else NOTHING,
-            _miss_rate(metrics),
+            shares if metrics.spoken else NOTHING,
             f"{metrics.false_alarms:,}",
-            _false_alarm_rate(metrics),
+            f"{rate(metrics.false_alarms_per_hour)} ({rate(alarms[0])}–{rate(alarms[1])})",
             rate(metrics.hours),
             f"{metrics.latency_s(0.5):.2f}, {metrics.latency_s(0.95):.2f}" if metrics.hits else NOTHING,
         )
@@ -114,18 +116,6 @@ def rate(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value:,.2f}" if value < 9.995 else f"{value:,.1f}" if value < 99.95 else f"{value:,.0f}"
-
-
-def _miss_rate(metrics: DetectionMetrics) -> str:
-    if not metrics.spoken:
-        return NOTHING
-    low, high = metrics.miss_interval()
-    return f"{100 * metrics.miss_rate:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
-
-
-def _false_alarm_rate(metrics: DetectionMetrics) -> str:
-    low, high = metrics.false_alarm_interval()
-    return f"{rate(metrics.false_alarms_per_hour)} ({rate(low)}–{rate(high)})"
 
 
 def _summary(metrics: DetectionMetrics) -> str:

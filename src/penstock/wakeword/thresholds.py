@@ -96,7 +96,11 @@ def choose_operating_point(
     """
     if not 0 <= max_miss_rate < 1:
         raise DataError(f"max_miss_rate must be at least 0 and below 1, such as 0.05, got {max_miss_rate:g}.")
-    ordered = _by_falling_threshold(points)
+    if not points:
+        raise DataError("expected at least one operating point, got none.")
+    if not all(point.metrics.spoken for point in points):
+        raise DataError("the word is never spoken in the streams of these points: add a stream with the word.")
+    ordered = sorted(points, key=lambda point: -point.threshold)
     allowed = _within_false_alarms(ordered, per_hour, confidence)
     fewest = min(ordered[i].metrics.misses for i in allowed)
     best = [
@@ -114,14 +118,6 @@ def choose_operating_point(
 def meets_miss_rate(metrics: DetectionMetrics, max_miss_rate: float, confidence: float | None = None) -> bool:
     """Return whether few enough words are missed: by the exact bound, or without confidence by the count."""
     return (metrics.miss_rate if confidence is None else metrics.miss_bound(confidence)) <= max_miss_rate
-
-
-def _by_falling_threshold(points: Sequence[OperatingPoint]) -> list[OperatingPoint]:
-    if not points:
-        raise DataError("expected at least one operating point, got none.")
-    if not all(point.metrics.spoken for point in points):
-        raise DataError("the word is never spoken in the streams of these points: add a stream with the word.")
-    return sorted(points, key=lambda point: -point.threshold)
 
 
 def _within_false_alarms(ordered: Sequence[OperatingPoint], per_hour: float, confidence: float | None) -> list[int]:

@@ -39,6 +39,8 @@ from penstock.wakeword.streams import StreamSpec, SyntheticStream, synthesize_st
 from penstock.wakeword.thresholds import OperatingPoint, choose_operating_point, det_curve
 from penstock.wakeword.windows import AugmentConfig, draw_windows, wakeword_classes
 
+OBJECTIVE = Objective(alpha=0.4, beta=0.1)
+
 DETECTED = 3.0
 """Log-odds above which the open network clearly detects the word in a window."""
 
@@ -56,9 +58,7 @@ class WakeWordConfig:
         windows: number of training windows.
         epochs: passes over them; each round of hard negatives adds half as many.
         rounds: rounds of hard-negative mining.
-        alpha, beta: weights of the objective.
         max_positive_loss: share of the detectable words that the gates may stop; see `calibrate_gates`.
-        confidence: confidence of that share.
         max_false_alarms_per_hour: limit that the threshold is chosen for, on validation streams.
         alarm_confidence: confidence of that limit; None takes the counted rate as it is.
         max_miss_rate: share of words that may be missed; the threshold lies midway between both limits.
@@ -75,10 +75,7 @@ class WakeWordConfig:
     windows: int = 160_000
     epochs: int = 4
     rounds: int = 1
-    alpha: float = 0.4
-    beta: float = 0.1
     max_positive_loss: float = 0.003
-    confidence: float = 0.95
     max_false_alarms_per_hour: float = 0.5
     alarm_confidence: float | None = 0.95
     max_miss_rate: float = 0.05
@@ -191,7 +188,7 @@ def train_wakeword(
         fit(
             net,
             Labelled(torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(y)),
-            objective=Objective(alpha=config.alpha, beta=config.beta),
+            objective=OBJECTIVE,
             config=FitConfig(
                 optimizer=OptimizerConfig(rate, network_rate=1.0),
                 epochs=epochs,
@@ -261,7 +258,7 @@ def calibrate_gates(
         )
     data = (torch.from_numpy(np.ascontiguousarray(x[counted])), torch.from_numpy(y[counted]))
     try:
-        calibrate(net, data, max_positive_loss=config.max_positive_loss, confidence=config.confidence)
+        calibrate(net, data, max_positive_loss=config.max_positive_loss)
     except CalibrationError as error:
         raise CalibrationError(
             f"cannot calibrate the gates to stop at most {config.max_positive_loss:g} of the detected words: {error} "

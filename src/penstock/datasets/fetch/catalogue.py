@@ -141,11 +141,7 @@ class Catalogue:
         return CheckedDataset(name, str(found.path), entry.completeness.count(found.path))
 
     def entry(self, name: str) -> CatalogueEntry:
-        """Return the entry of a data set.
-
-        Raises:
-            DataError: if the name is unknown or a folder format.
-        """
+        """Return the entry of a data set; raise a DataError if the name is unknown or a folder format."""
         known = {entry.spec.name: entry for entry in self.entries}
         if name in self.folders:
             raise DataError(
