@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from helpers.archives import packed
 from helpers.file_server import CONTENT, Server
 from penstock.datasets.fetch.archives import unpack
 from penstock.datasets.fetch.locations import (
@@ -37,12 +38,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("a")
-    (tmp_path / "in" / "b.txt").write_text("b")
-    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
-        opened.add(tmp_path / "in", "package")
-    return tmp_path / "set.tar.gz"
+    return packed(tmp_path)
 
 
 @pytest.fixture
