@@ -73,7 +73,7 @@ from penstock.datasets import sound_folder
 from penstock.datasets.fetch.catalogue import import_function
 from penstock.datasets.fetch.download import Checksum
 from penstock.datasets.fetch.table import CATALOGUE
-from penstock.datasets.speech_commands import HasClips
+from penstock.datasets.speech_commands import count_clips
 from penstock.datasets.wrist import wrist
 
 for folder_format in CATALOGUE.folders.values():
@@ -87,7 +87,7 @@ ATTEMPTS = {  # name: (call, file that the error names)
     "a locked cache": ("CATALOGUE.check('speech-commands-v0.02')", "locked/speech-commands-v0.02"),
     "a checksum": ("Checksum('md5', '').check(Path('secret.npy'))", "secret.npy"),
     "speech commands, list": ("files.every_command(Path('commands/list'))", "commands/list/testing_list.txt"),
-    "speech commands, check": ("HasClips(6).count(Path('commands/list'))", "commands/list/testing_list.txt"),
+    "speech commands, check": ("count_clips(Path('commands/list'), expected=6)", "commands/list/testing_list.txt"),
     "speech commands, word": ("files.every_command(Path('commands/word'))", "commands/word/no"),
     "wrist": ("wrist('secret.npy')", "secret.npy"),
     "wrist, locked": ("wrist('locked/watch_dataset.npy')", "locked/watch_dataset.npy"),

@@ -12,10 +12,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from penstock.datasets.audio_clips import PARTS, SUFFIXES, Samples, decode_clip
 from penstock.datasets.files import check_listed, file_stamp, is_file, read_bytes, read_text, reading
@@ -52,30 +51,22 @@ class SpeechCommands(NamedTuple):
     stamps: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class HasClips:
-    """A release is complete if it has this many clips in folders, and all that its lists name."""
-
-    clips: int
-    quick: ClassVar[bool] = True
-
-    def count(self, path: Path) -> dict[str, int]:
-        if is_file(path / "train.zip"):
-            raise DataError(
-                f"{path} has train.zip, a subset of Speech Commands; only the official release can be checked, with a "
-                "folder of .wav files per word. To fetch the release, move the subset away."
-            )
-        with reading(path):
-            folders = [e for e in os.scandir(path) if e.is_dir() and e.name[0] not in "._"]  # not _background_noise_
-            clips = {f"{f.name}/{e.name}" for f in folders for e in os.scandir(f) if e.name.endswith(".wav")}
-        lists = read_lists(path)
-        check_listed(path, [name for names in lists.values() for name in names], clips, "Delete it and fetch it again.")
-        if len(clips) != self.clips:
-            raise DataError(
-                f"expected {self.clips:,} clips in {path}, found {len(clips):,}. Delete it and fetch it again."
-            )
-        held_out = {part: len(names) for part, names in lists.items()}
-        return {"train": len(clips) - sum(held_out.values()), **held_out}
+def count_clips(path: Path, *, expected: int) -> dict[str, int]:
+    """Count the clips of a release in each split; it must have as many as expected, and all that its lists name."""
+    if is_file(path / "train.zip"):
+        raise DataError(
+            f"{path} has train.zip, a subset of Speech Commands; only the official release can be checked, with a "
+            "folder of .wav files per word. To fetch the release, move the subset away."
+        )
+    with reading(path):
+        folders = [e for e in os.scandir(path) if e.is_dir() and e.name[0] not in "._"]  # not _background_noise_
+        clips = {f"{f.name}/{e.name}" for f in folders for e in os.scandir(f) if e.name.endswith(".wav")}
+    lists = read_lists(path)
+    check_listed(path, [name for names in lists.values() for name in names], clips, "Delete it and fetch it again.")
+    if len(clips) != expected:
+        raise DataError(f"expected {expected:,} clips in {path}, found {len(clips):,}. Delete it and fetch it again.")
+    held_out = {part: len(names) for part, names in lists.items()}
+    return {"train": len(clips) - sum(held_out.values()), **held_out}
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
-from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -126,23 +125,17 @@ def _within_false_alarms(ordered: Sequence[OperatingPoint], per_hour: float, con
         raise DataError(f"per_hour must be finite and at least 0, got {per_hour}.")
     limit = per_hour * (1 + _ROUNDING)
     if confidence is None:
-        allowed = [i for i, point in enumerate(ordered) if point.metrics.false_alarms_per_hour <= limit]
-    else:
-        holds = (point.metrics.false_alarm_bound(confidence) <= limit for point in ordered)
-        allowed = [i for i, _ in enumerate(itertools.takewhile(bool, holds))]
-    if not allowed:
-        _raise_none_allowed(ordered, per_hour, confidence)
-    return allowed
-
-
-def _raise_none_allowed(ordered: Sequence[OperatingPoint], per_hour: float, confidence: float | None) -> NoReturn:
-    if confidence is None:
+        if allowed := [i for i, point in enumerate(ordered) if point.metrics.false_alarms_per_hour <= limit]:
+            return allowed
         fewest = min(ordered, key=lambda point: point.metrics.false_alarms_per_hour)
         raise DataError(
             f"no threshold has at most {per_hour:g} false alarms per hour: the fewest are {_counted(fewest)}, "
             f"{fewest.metrics.false_alarms_per_hour:.3g} per hour. Try higher thresholds, mine more hard negatives, or "
             "allow more false alarms."
         )
+    holds = (point.metrics.false_alarm_bound(confidence) <= limit for point in ordered)
+    if allowed := [i for i, _ in enumerate(itertools.takewhile(bool, holds))]:
+        return allowed
     highest = ordered[0]  # the test failed here
     count, needed = highest.metrics.false_alarms, hours_needed(per_hour, confidence)
     more = f", with {count} false alarms {hours_needed(per_hour, confidence, count):.3g} h" if count else ""

@@ -11,48 +11,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 from penstock.datasets.fetch.locations import DatasetLocation, DatasetSpec, fetch_dataset, find_dataset, locate
 from penstock.errors import DataError
 
 
-class Completeness(Protocol):
-    """How to tell that a data set is complete.
-
-    Attributes:
-        quick: it takes seconds, so that fetching can end with it. Small data sets are read by their loader, which
-            compares checksums; of data sets of many files, which would take minutes to read, the files are counted.
-    """
-
-    quick: ClassVar[bool]
-
-    def count(self, path: Path) -> dict[str, int]:
-        """Return the number of samples in each split, or raise a DataError."""
-
-
-@dataclass(frozen=True)
-class Loads:
-    """Complete if its loader, given as package.module:function, reads it."""
-
-    loader: str
-    quick: ClassVar[bool] = False
-
-    def count(self, path: Path) -> dict[str, int]:
-        data = import_function(self.loader)(path)
-        parts = {part: getattr(data, part, None) for part in ("train", "validation", "test")}
-        return {part: _length(samples) for part, samples in parts.items() if samples is not None}
-
-
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A published data set: where it is found, how the listing describes it, and how to tell that it is complete."""
+    """A published data set: where it is found, how the listing describes it, and how to tell that it is complete.
+
+    Attributes:
+        count: returns the number of samples in each split of a folder, or raises a DataError if it is not complete.
+        quick: ``count`` takes seconds, so that fetching can end with it. Small data sets are read by their loader, which
+            compares checksums; of data sets of many files, which would take minutes to read, the files are counted.
+    """
 
     spec: DatasetSpec
     description: str
     licence: str
     size: str
-    completeness: Completeness
+    count: Callable[[Path], dict[str, int]]
+    quick: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +86,16 @@ class Catalogue:
 
     def listing(self) -> list[ListingRow]:
         """Return what each data set is, where it is on this machine, and how to get it."""
-        return [_row(entry) for entry in self.entries]
+        rows = []
+        for entry in self.entries:
+            get = entry.spec.advice
+            try:
+                found = locate(entry.spec)
+            except DataError as error:  # an unreadable folder must not end the listing
+                found, get = None, str(error)
+            path = None if found is None else str(found.path)
+            rows.append(ListingRow(entry.spec.name, entry.description, entry.licence, entry.size, path, get))
+        return rows
 
     def fetch(self, name: str, *, progress: bool = False) -> DatasetLocation:
         """Return the location of a data set, after downloading it into the cache if necessary.
@@ -117,8 +106,8 @@ class Catalogue:
         """
         entry = self.entry(name)
         found = fetch_dataset(entry.spec, progress=progress)
-        if entry.completeness.quick:
-            entry.completeness.count(found.path)
+        if entry.quick:
+            entry.count(found.path)
         return found
 
     def check(self, name: str, folder: str | Path | None = None) -> CheckedDataset:
@@ -138,7 +127,7 @@ class Catalogue:
         for source in entry.spec.fetchable:
             if found.path.name in source.checksums:
                 source.checksums[found.path.name].check(found.path)
-        return CheckedDataset(name, str(found.path), entry.completeness.count(found.path))
+        return CheckedDataset(name, str(found.path), entry.count(found.path))
 
     def entry(self, name: str) -> CatalogueEntry:
         """Return the entry of a data set; raise a DataError if the name is unknown or a folder format."""
@@ -169,15 +158,12 @@ def import_function(name: str) -> Callable[..., Any]:
     return getattr(import_module(module), function)
 
 
+def count_loaded(loader: str, path: Path) -> dict[str, int]:
+    """Load a data set with a function given as package.module:function; return the number of samples in each split."""
+    data = import_function(loader)(path)
+    parts = {part: getattr(data, part, None) for part in ("train", "validation", "test")}
+    return {part: _length(samples) for part, samples in parts.items() if samples is not None}
+
+
 def _length(part: Any) -> int:
     return len(part[0] if isinstance(part, tuple) else getattr(part, "y", part))  # a pair, wrist's windows, a Dataset
-
-
-def _row(entry: CatalogueEntry) -> ListingRow:
-    get = entry.spec.advice
-    try:
-        found = locate(entry.spec)
-    except DataError as error:  # an unreadable folder must not end the listing
-        found, get = None, str(error)
-    path = None if found is None else str(found.path)
-    return ListingRow(entry.spec.name, entry.description, entry.licence, entry.size, path, get)
