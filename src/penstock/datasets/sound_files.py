@@ -102,15 +102,11 @@ def sound_folder(
         samples = pad_or_trim(trim_to_centre(read_clip(root / sample.clip), length), length)
         return samples.astype(np.float32) / np.float32(FULL_SCALE)
 
+    def compute() -> Splits:
+        return compute_features(clips, load, names, length=length, spec=features)
+
     stamps = [file_stamp(file) for files in parts.values() for paths in files.values() for file in paths]
-    request = (clips, stamps, length, features)
-    return cached_splits(
-        cache,
-        "sound_folder",
-        request,
-        names,
-        lambda: compute_features(clips, load, names, length=length, spec=features),
-    )
+    return cached_splits(cache, "sound_folder", (clips, stamps, length, features), names, compute)
 
 
 def count_sounds(root: str | Path) -> dict[str, dict[str, int]]:
@@ -165,10 +161,6 @@ def cached_splits(
     Args:
         name: prefix of the file name.
         request: everything the features depend on; its repr is the key.
-
-    Raises:
-        DataError: if a cached file is damaged.
-        StorageError: if the features cannot be written.
     """
     if cache is None:
         return compute()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -210,7 +210,7 @@ def run_benchmark(
     for name, bundle in bundles.items():
         _check_listens(name, bundle, word)
     times = len(clips.words[word])
-    tiny = synthesize_stream(replace(mlperf_tiny(word), times=min(50, times)), clips, seed)
+    tiny = synthesize_stream(mlperf_tiny(word, min(50, times)), clips, seed)
     log(f"{tiny.seconds:,.0f} s like MLPerf Tiny's stream")
     tiny_runs = {name: run_stream(bundle, tiny) for name, bundle in bundles.items()}
     long = synthesize_stream(StreamSpec(hours * 3600, word, times), clips, seed + 1)

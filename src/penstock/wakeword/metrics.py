@@ -197,8 +197,6 @@ def hours_needed(per_hour: float, confidence: float = CONFIDENCE, false_alarms: 
     """
     if not 0 < per_hour < math.inf:
         raise DataError(f"per_hour must be finite and more than 0, got {per_hour}.")
-    if false_alarms < 0:
-        raise DataError(f"false_alarms must be at least 0, got {false_alarms}.")
     _check_confidence(confidence)
     return poisson_upper_bound(false_alarms, confidence) / per_hour
 

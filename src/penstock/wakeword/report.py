@@ -57,14 +57,12 @@ def metrics_table(metrics_by_stream: Mapping[str, DetectionMetrics], *, title: s
 
 def cost_table(costs: Mapping[str, Mapping[str, StreamCost]]) -> Table:
     """Return the cost of a second of sound for each bundle in each situation."""
-    title = "Cost of a second of sound"
-    table = table_of("bundle", "sound", ">MMACs", ">ms", ">bytes sent", "windows at each stage", title=title)
+    columns = ("bundle", "sound", ">MMACs", ">ms", ">bytes sent", "windows at each stage")
+    table = table_of(*columns, title="Cost of a second of sound")
     for name, found in costs.items():
         for situation, cost in found.items():
-            reached = " ".join(percent(share) for share in cost.reached)
-            table.add_row(
-                name, situation, f"{cost.macs / 1e6:.2f}", f"{cost.ms:.2f}", f"{cost.crossed_bytes:,.0f}", reached
-            )
+            figures = f"{cost.macs / 1e6:.2f}", f"{cost.ms:.2f}", f"{cost.crossed_bytes:,.0f}"
+            table.add_row(name, situation, *figures, " ".join(map(percent, cost.reached)))
     return table
 
 
@@ -92,7 +90,8 @@ def det_figure(
         color, label = COLORS[i % len(COLORS)], name
         if name in chosen:
             _mark(axes, chosen[name], color, size=max(12 - 3 * i, 6))  # where two coincide, both are visible
-            label += f": {_summary(chosen[name].metrics)}"
+            metrics = chosen[name].metrics
+            label += f": {100 * metrics.miss_rate:.1f} % missed, {rate(metrics.false_alarms_per_hour)} per hour"
         _dots(axes, points, color)
         axes.step(*_best(points), where="post", color=color, linewidth=max(2.8 - 0.8 * i, 1.2), label=label)
     if chosen:
@@ -116,10 +115,6 @@ def rate(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value:,.2f}" if value < 9.995 else f"{value:,.1f}" if value < 99.95 else f"{value:,.0f}"
-
-
-def _summary(metrics: DetectionMetrics) -> str:
-    return f"{100 * metrics.miss_rate:.1f} % missed, {rate(metrics.false_alarms_per_hour)} per hour"
 
 
 def _place(metrics: DetectionMetrics) -> float:

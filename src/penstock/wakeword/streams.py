@@ -68,9 +68,9 @@ class StreamSpec:
             raise DataError(f"cannot place '{self.word}' {self.times} times: shares has no speech.")
 
 
-def mlperf_tiny(word: str = "marvin") -> StreamSpec:
+def mlperf_tiny(word: str, times: int = 50) -> StreamSpec:
     """Return a stream like that of MLPerf Tiny's streaming wake word: 1,200 s, the word 50 times."""
-    return StreamSpec(1200.0, word, 50, shares={"speech": 0.8, "noise": 0.2})
+    return StreamSpec(1200.0, word, times, shares={"speech": 0.8, "noise": 0.2})
 
 
 @dataclass(frozen=True, eq=False)

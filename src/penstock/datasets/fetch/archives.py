@@ -6,7 +6,6 @@ import gzip
 import tarfile
 import tempfile
 import zlib
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from penstock.datasets.files import reading
@@ -23,11 +22,14 @@ def unpack(archive: Path, target: Path, *, progress: bool = False) -> None:
         DataError: if the archive is damaged, or a member would be written outside the folder.
         StorageError: if the folder is not empty or cannot be written; then no files are left behind.
     """
+    from rich.console import Console
+
     check_empty(target)
+    status = Console(stderr=True, quiet=not progress).status(f"unpacking {archive.name}")
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
             inside = Path(temporary) / target.name
-            with tarfile.open(archive) as opened, _status(progress, f"unpacking {archive.name}"):
+            with tarfile.open(archive) as opened, status:
                 opened.extractall(inside, filter="data")
             inside.rename(target)
     except DAMAGED as error:
@@ -47,11 +49,3 @@ def check_empty(target: Path) -> None:
         raise StorageError(
             f"cannot unpack into {target}: it already exists and is not empty. Delete or move it, then fetch again."
         )
-
-
-def _status(progress: bool, text: str) -> AbstractContextManager[object]:
-    if not progress:
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status(text)

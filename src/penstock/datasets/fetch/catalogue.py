@@ -23,8 +23,8 @@ class CatalogueEntry:
 
     Attributes:
         count: returns the number of samples in each split of a folder, or raises a DataError if it is not complete.
-        quick: ``count`` takes seconds, so that fetching can end with it. Small data sets are read by their loader, which
-            compares checksums; of data sets of many files, which would take minutes to read, the files are counted.
+        quick: ``count`` takes seconds, so that fetching can end with it. A small data set is read by its loader, which
+            compares checksums; of one of many files, which would take minutes to read, the files are counted.
     """
 
     spec: DatasetSpec

@@ -170,13 +170,11 @@ def _open_part(part: Path, *, append: bool) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _progress_bar(progress: bool, source: Download, received: int) -> Iterator[Callable[[int], None]]:
-    if not progress:
-        yield lambda count: None
-        return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not progress) as bar:
         task = bar.add_task(source.file, total=source.size_bytes, completed=received)
         yield lambda count: bar.advance(task, count)
