@@ -146,7 +146,7 @@ def _minute(run: StreamRun, length_s: float = 60.0) -> dict[str, Any]:
         "times_s": run.times_s[inside].round(3).tolist(),
         "smoothed": smooth(run.scores, detector.smoothing)[inside].round(3).tolist(),
         "exit_stage": run.exit_stage[inside].tolist(),
-        "stopped": run.stopped[inside].tolist(),
+        "stopped": (run.exit_stage[inside] < len(run.manifest.stages)).tolist(),
         "truths": [
             [round(truth.begin_s, 3), round(truth.end_s, 3)]
             for truth in run.stream.truths

@@ -33,9 +33,7 @@ from penstock.runtime.streaming.features import FULL_SCALE, Mfcc, features
 
 SOUNDS = FileKind("sounds", SUFFIXES)
 
-CACHE_VERSION = 2
-"""Increase it if the same request gives other features."""
-
+CACHE_VERSION = 2  # increase it if the same request gives other features
 _BLOCK = 256  # clips in memory at a time
 
 Floats: TypeAlias = npt.NDArray[np.float32]

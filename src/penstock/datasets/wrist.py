@@ -36,12 +36,8 @@ from penstock.datasets.splits import Labelled
 from penstock.errors import DataError
 
 RATE_HZ = 50
-WINDOW = 2 * RATE_HZ
-"""Samples in a window: 2 s, about one repetition."""
-
-STEP = RATE_HZ // 2
-"""Samples between the starts of two windows: 0.5 s."""
-
+WINDOW = 2 * RATE_HZ  # samples in a window: 2 s, about one repetition
+STEP = RATE_HZ // 2  # samples between the starts of two windows: 0.5 s
 AXES = 6
 
 

@@ -26,9 +26,7 @@ from penstock.wakeword.metrics import DetectionMetrics, score_detections
 from penstock.wakeword.streams import StreamSpec, SyntheticStream, mlperf_tiny, synthesize_stream
 from penstock.wakeword.thresholds import OperatingPoint, ScoredStream, det_curve
 
-BLOCK = 1600
-"""Samples pushed at a time: 100 ms, as a microphone delivers them."""
-
+BLOCK = 1600  # samples pushed at a time: 100 ms, as a microphone delivers them
 THRESHOLDS = tuple(np.linspace(-9.8, 9.9, 198).round(1).tolist())
 """Thresholds of the detection error trade-off."""
 
@@ -58,8 +56,8 @@ class StreamRun:
     """A bundle's run over a stream.
 
     Attributes:
-        times_s, scores, exit_stage, stopped: of each window: its end, the log-odds of the word, the stage at which it
-            ended (counted from 1; 0 for digital silence, which no stage runs), and whether it did not pass every gate.
+        times_s, scores, exit_stage: of each window: its end, the log-odds of the word, and the stage at which it ended
+            (counted from 1; 0 for digital silence, which no stage runs).
         events: detections, in order.
         counts: windows that reached each stage.
         seconds: run time.
@@ -70,7 +68,6 @@ class StreamRun:
     times_s: npt.NDArray[np.float64]
     scores: npt.NDArray[np.float64]
     exit_stage: npt.NDArray[np.int64]
-    stopped: npt.NDArray[np.bool_]
     events: tuple[Event, ...]
     counts: StreamStats
     seconds: float
@@ -119,7 +116,6 @@ def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
         times_s=np.array([result.time_s for result in results]),
         scores=np.array([result.scores[0] for result in results]),
         exit_stage=np.array([result.exit_stage for result in results]),
-        stopped=np.array([result.stopped for result in results]),
         events=tuple(event for result in results for event in result.events if event.label == word and not event.ended),
         counts=listener.stats,
         seconds=seconds,

@@ -24,14 +24,9 @@ from penstock.runtime.streaming.features import FULL_SCALE
 
 T = TypeVar("T")
 
-CLIPS = replace(SOUNDS, ignored_folders=(NOISE_FOLDER,))
-"""Folders of sounds, with the noise folder set apart."""
-
-FRAME = RATE_HZ // 100
-"""Samples in 10 ms, the step in which a clip's power is measured."""
-
-BELOW_PEAK_DB = 25
-"""A word begins and ends where its power is this far below the peak."""
+CLIPS = replace(SOUNDS, ignored_folders=(NOISE_FOLDER,))  # folders of sounds, with the noise folder set apart
+FRAME = RATE_HZ // 100  # samples in 10 ms, the step in which a clip's power is measured
+BELOW_PEAK_DB = 25  # a word begins and ends where its power is this far below the peak
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,9 +28,7 @@ from penstock.runtime.intervals import (
     poisson_upper_bound,
 )
 
-SLACK_S = 1.0
-"""How long after the end of a word an alarm still hits it: a window, smoothing and a hop."""
-
+SLACK_S = 1.0  # how long after the end of a word an alarm still hits it: a window, smoothing and a hop
 CONFIDENCE = 0.95
 
 _HOUR_S = 3600

@@ -20,14 +20,9 @@ from penstock.wakeword.thresholds import OperatingPoint
 COLORS = (POSITIVE, NEGATIVE, "#2a8f5b", "#7b4fa3")
 NOTHING = "–"
 
-SHORT = 24
-"""Stream names up to this length are not wrapped in a table."""
-
-FAR = 1e9
-"""False alarms per hour beyond the end of any axis."""
-
-MIN_TOP = 0.1
-"""Lowest upper end of the axis of misses."""
+SHORT = 24  # stream names up to this length are not wrapped in a table
+FAR = 1e9  # false alarms per hour beyond the end of any axis
+MIN_TOP = 0.1  # lowest upper end of the axis of misses
 
 
 def metrics_table(metrics_by_stream: Mapping[str, DetectionMetrics], *, title: str = "Detections") -> Table:

@@ -21,9 +21,7 @@ from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.streams import StreamSpec, SyntheticStream, synthesize_stream
 from penstock.wakeword.thresholds import ScoredStream
 
-MINED = -3.0
-"""Log-odds above which a window without the word is a hard negative."""
-
+MINED = -3.0  # log-odds above which a window without the word is a hard negative
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 

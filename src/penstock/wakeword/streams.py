@@ -24,9 +24,7 @@ from penstock.wakeword.metrics import Utterance
 KINDS = ("silence", "noise", "speech")
 """Kinds of scenes. Silence is that of a quiet room: noise far below speech."""
 
-SPEECH_LEVEL = 0.05
-"""Reference level for noise alone: the loudness of a typical clip."""
-
+SPEECH_LEVEL = 0.05  # reference level for noise alone: the loudness of a typical clip
 MAX_LEVELLING_DB = 30.0
 """Largest gain that brings a clip to the loudness of its scene: nearly silent clips stay nearly silent."""
 

@@ -41,9 +41,7 @@ from penstock.wakeword.windows import AugmentConfig, draw_windows, wakeword_clas
 
 OBJECTIVE = Objective(alpha=0.4, beta=0.1)
 
-DETECTED = 3.0
-"""Log-odds above which the open network clearly detects the word in a window."""
-
+DETECTED = 3.0  # log-odds above which the open network clearly detects the word in a window
 THRESHOLDS = tuple(np.linspace(-2.0, 9.8, 119).round(1).tolist())
 """Detection thresholds to choose from, fixed beforehand."""
 

@@ -12,7 +12,6 @@ import pytest
 
 from helpers.archives import packed
 from helpers.file_server import CONTENT, Server
-from penstock.datasets.fetch.archives import unpack
 from penstock.datasets.fetch.locations import (
     DatasetLayout,
     DatasetSpec,
@@ -21,7 +20,7 @@ from penstock.datasets.fetch.locations import (
     find_dataset,
     locate,
 )
-from penstock.datasets.fetch.sources import OfficialArchive, PythonPackage
+from penstock.datasets.fetch.sources import OfficialArchive, PythonPackage, unpack
 from penstock.errors import DataError, StorageError
 
 

@@ -121,7 +121,14 @@ class Catalogue:
             DataError: if it is missing, incomplete or damaged.
         """
         if name in self.folders:
-            return self._check_folder(name, folder)
+            if folder is None:
+                raise DataError(
+                    f"{name} needs a folder with one sub-folder of {self.folders[name].files} per class: "
+                    f"`{self.command} check {name} --folder FOLDER`."
+                )
+            classes: dict[str, dict[str, int]] = import_function(self.folders[name].count)(folder)
+            samples = {part: sum(counts.values()) for part, counts in classes.items()}
+            return CheckedDataset(name, str(folder), samples, classes)
         entry = self.entry(name)
         found = find_dataset(entry.spec, folder)
         for source in entry.spec.fetchable:
@@ -140,16 +147,6 @@ class Catalogue:
         if name not in known:
             raise DataError(f"unknown data set {name!r}; known: {', '.join((*known, *self.folders))}.")
         return known[name]
-
-    def _check_folder(self, name: str, folder: str | Path | None) -> CheckedDataset:
-        if folder is None:
-            raise DataError(
-                f"{name} needs a folder with one sub-folder of {self.folders[name].files} per class: `{self.command} "
-                f"check {name} --folder FOLDER`."
-            )
-        classes: dict[str, dict[str, int]] = import_function(self.folders[name].count)(folder)
-        samples = {part: sum(counts.values()) for part, counts in classes.items()}
-        return CheckedDataset(name, str(folder), samples, classes)
 
 
 def import_function(name: str) -> Callable[..., Any]:

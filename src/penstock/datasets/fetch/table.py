@@ -34,17 +34,17 @@ WRIST = DatasetSpec(
 )
 
 _count_wrist = partial(count_loaded, "penstock.datasets.wrist:wrist")
-_count_1, _count_2 = partial(count_clips, expected=64_721), partial(count_clips, expected=105_829)
+_count_clips_1, _count_clips_2 = partial(count_clips, expected=64_721), partial(count_clips, expected=105_829)
 
 CATALOGUE = Catalogue(
     "penstock data",
     (
         CatalogueEntry(WRIST, "81 minutes of 7 exercises, 6 axes, 50 Hz", "BSD", "18 MB", _count_wrist),
         CatalogueEntry(
-            SPEECH_COMMANDS_1, "65,000 spoken words of 30, 1 s each", "CC BY 4.0", "2.1 GB", _count_1, quick=True
+            SPEECH_COMMANDS_1, "65,000 spoken words of 30, 1 s each", "CC BY 4.0", "2.1 GB", _count_clips_1, quick=True
         ),
         CatalogueEntry(
-            SPEECH_COMMANDS_2, "106,000 spoken words of 35, 1 s each", "CC BY 4.0", "3.4 GB", _count_2, quick=True
+            SPEECH_COMMANDS_2, "106,000 spoken words of 35, 1 s each", "CC BY 4.0", "3.4 GB", _count_clips_2, quick=True
         ),
     ),
     {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from helpers.archives import check_any_damage, packed
-from penstock.datasets.fetch.archives import unpack
+from penstock.datasets.fetch.sources import unpack
 from penstock.errors import DataError, StorageError
 
 
