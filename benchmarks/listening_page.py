@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from benchmarks.listening import HEARD, RESULTS, ROOT
 from benchmarks.stream_trace import StreamTrace, trace_plot
+from penstock.evaluation.plots import write_figure
 from penstock.gating.tables import percent
 from penstock.wakeword.metrics import DetectionMetrics, Utterance, hours_needed
-from penstock.wakeword.report import det_plot, rate
+from penstock.wakeword.report import det_figure, rate
 from penstock.wakeword.thresholds import OperatingPoint
 
 PAGE = ROOT / "docs" / "listening.md"
@@ -167,7 +168,7 @@ def _draw(results: dict[str, Any], folder: Path) -> None:
             metrics["hits"], metrics["misses"], metrics["false_alarms"], hours, (0.0,) * metrics["hits"]
         )
         chosen[name] = OperatingPoint(one["threshold"], at)
-    det_plot(curves, folder / "det.png", chosen=chosen, per_hour=0.5)
+    write_figure(det_figure(curves, chosen=chosen, per_hour=0.5), folder / "det.png")
     minute = results["minute"]
     names = ("speech?", f"{results['word']}?")
     exit_stage = _exit_stages(minute, stages=len(names) + 1)

@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Collection
 from pathlib import Path
 
-from penstock.datasets.fetch.archives import DAMAGED
+from penstock.datasets.fetch.sources import DAMAGED
 from penstock.datasets.files import is_file, read_bytes
 from penstock.errors import DataError
 

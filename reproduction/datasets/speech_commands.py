@@ -86,15 +86,14 @@ def speech_commands(
     found = locate(SPEECH_COMMANDS_2, folder) or locate(SPEECH_COMMANDS_1, folder)
     path = (found or find_dataset(SPEECH_COMMANDS_2, folder)).path  # which raises the error
     class_names = ("background", *task.words)
-    with open_speech_commands(path, task.words, subset=subset) as (clips, noises, read, stores):
+    with open_speech_commands(path, task.words, subset=subset) as (clips, noises, read, stamps):
 
         def compute() -> Splits:
             lengths = {name: len(read(name)) for name in noises}
             plan = _plan(clips, lengths, task, balance, seed)
             return render_features(plan, read, class_names, length=LENGTH, spec=features)
 
-        stamps = sorted((name, store.stamps[name]) for name, store in stores.items())
-        request = (task, balance, features, seed, clips, stamps)
+        request = (task, balance, features, seed, clips, sorted(stamps.items()))
         return cached_splits(cache, "speech_commands", request, class_names, compute)
 
 

@@ -134,35 +134,18 @@ def _number_in_recording(recording: Tensor) -> Tensor:
 def _compare(
     plain: GatedNetwork, gated: GatedNetwork, test: Labelled, live: Labelled, names: tuple[str, ...], seed: int
 ) -> DemoResult:
-    measured, open_network = evaluate(gated, test, class_names=names), evaluate(plain, test, class_names=names)
+    measured, accuracy = evaluate(gated, test, class_names=names), evaluate(plain, test).accuracy
     cost = next(cost for cost in measured.costs if cost.negatives_per_positive == NEGATIVES_PER_POSITIVE)
     picked = draw_stream(live.y, 1 / (1 + NEGATIVES_PER_POSITIVE), STREAM, seed)
-    x = live.x[picked]
-    plain.eval()
-
-    def run_plain() -> None:
-        with torch.no_grad():
-            for part in x.split(256):
-                plain(part)
-
-    def run_gated() -> None:
-        for part in x.split(256):
-            gated.predict(part)
-
-    seconds = best_seconds({"plain": run_plain, "gated": run_gated}, rounds=7)
+    batches, run_plain = live.x[picked].split(256), plain.eval()
+    with torch.no_grad():
+        seconds = best_seconds(
+            {"plain": lambda: [*map(run_plain, batches)], "gated": lambda: [*map(gated.predict, batches)]}, rounds=7
+        )
+    rates = measured.accuracy, measured.early_stopping, measured.activation_sparsity, measured.positive_lost_rate
     return DemoResult(
-        plain=Row(
-            open_network.accuracy, 0.0, 0.0, 0.0, cost.plain_macs, cost.plain_payload_bytes, seconds["plain"] / STREAM
-        ),
-        gated=Row(
-            measured.accuracy,
-            measured.early_stopping,
-            measured.activation_sparsity,
-            measured.positive_lost_rate,
-            cost.macs,
-            cost.payload_bytes,
-            seconds["gated"] / STREAM,
-        ),
+        plain=Row(accuracy, 0.0, 0.0, 0.0, cost.plain_macs, cost.plain_payload_bytes, seconds["plain"] / STREAM),
+        gated=Row(*rates, cost.macs, cost.payload_bytes, seconds["gated"] / STREAM),
         guarantee=str(gated.guarantee),
         evaluation=measured,
         files=(),

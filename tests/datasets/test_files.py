@@ -2,13 +2,12 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from helpers.data_files import commands, every_command, every_image, images, sounds
-from helpers.permissions import check_errors_as_nobody, check_folder_in_place_of_file, forbidden_files
+from helpers.permissions import FolderInPlace, check_forbidden
 from penstock.datasets import sound_folder
 from penstock.datasets.files import file_stamp, read_bytes, read_text, reading, storing
 from penstock.errors import DataError, StorageError
@@ -53,19 +52,17 @@ def test_a_stamp_changes_with_its_file(tmp_path: Path) -> None:
 # --- a folder where a file is expected
 
 
-IN_PLACE: list[tuple[Callable[[Path], None], Callable[[Path], object], str, str]] = [
-    (commands, every_command, "testing_list.txt", r"testing_list.txt .*Is a directory"),
-    (commands, every_command, "_background_noise_/a_nohash_0.wav", r"a_nohash_0.wav \(Is a directory\)"),
-    (sounds, sound_folder, "train/bell/a.wav", r"train/bell has no sounds"),
-    (images, every_image, "test/other/a.png", r"test/other has no images"),
+IN_PLACE = [
+    FolderInPlace(commands, every_command, "testing_list.txt", r"testing_list.txt .*Is a directory"),
+    FolderInPlace(commands, every_command, "_background_noise_/a_nohash_0.wav", r"a_nohash_0.wav \(Is a directory\)"),
+    FolderInPlace(sounds, sound_folder, "train/bell/a.wav", r"train/bell has no sounds"),
+    FolderInPlace(images, every_image, "test/other/a.png", r"test/other has no images"),
 ]
 
 
-@pytest.mark.parametrize(("make", "load", "file", "text"), IN_PLACE, ids=[f"{case[2]}" for case in IN_PLACE])
-def test_a_folder_in_the_place_of_a_file_is_an_error(
-    tmp_path: Path, make: Callable[[Path], None], load: Callable[[Path], object], file: str, text: str
-) -> None:
-    check_folder_in_place_of_file(tmp_path, make, load, file, text)
+@pytest.mark.parametrize("case", IN_PLACE, ids=lambda case: case.file)
+def test_a_folder_in_the_place_of_a_file_is_an_error(tmp_path: Path, case: FolderInPlace) -> None:
+    case.check(tmp_path)
 
 
 # --- without permission
@@ -73,9 +70,10 @@ def test_a_folder_in_the_place_of_a_file_is_an_error(
 SETUP = """
 from helpers import data_files as files
 from penstock.datasets import sound_folder
-from penstock.datasets.fetch.completeness import HasClips, import_function
+from penstock.datasets.fetch.catalogue import import_function
 from penstock.datasets.fetch.download import Checksum
 from penstock.datasets.fetch.table import CATALOGUE
+from penstock.datasets.speech_commands import count_clips
 from penstock.datasets.wrist import wrist
 
 for folder_format in CATALOGUE.folders.values():
@@ -89,7 +87,7 @@ ATTEMPTS = {  # name: (call, file that the error names)
     "a locked cache": ("CATALOGUE.check('speech-commands-v0.02')", "locked/speech-commands-v0.02"),
     "a checksum": ("Checksum('md5', '').check(Path('secret.npy'))", "secret.npy"),
     "speech commands, list": ("files.every_command(Path('commands/list'))", "commands/list/testing_list.txt"),
-    "speech commands, check": ("HasClips(6).count(Path('commands/list'))", "commands/list/testing_list.txt"),
+    "speech commands, check": ("count_clips(Path('commands/list'), expected=6)", "commands/list/testing_list.txt"),
     "speech commands, word": ("files.every_command(Path('commands/word'))", "commands/word/no"),
     "wrist": ("wrist('secret.npy')", "secret.npy"),
     "wrist, locked": ("wrist('locked/watch_dataset.npy')", "locked/watch_dataset.npy"),
@@ -101,41 +99,19 @@ ATTEMPTS = {  # name: (call, file that the error names)
     "images, one": ("CATALOGUE.check('image-folder', 'images/one')", "images/one/train/bell/a.png"),
 }
 
-FORBIDDEN = (
-    "secret.npy",
-    "commands/list/testing_list.txt",
-    "commands/word/no",
-    "sounds/class/train/bell",
-    "sounds/clip/test/other/a.wav",
-    "images/class/test/bell",
-    "images/one/train/bell/a.png",
-)
+MAKERS = {
+    "commands/list": commands,
+    "commands/word": commands,
+    "sounds/class": sounds,
+    "sounds/clip": sounds,
+    "sounds/fine": sounds,
+    "images/class": images,
+    "images/one": images,
+    "images/fine": images,
+}
 
 
-@pytest.fixture
-def forbidden(tmp_path: Path) -> Iterator[Path]:
-    """Data sets with something that must not be read."""
+def test_no_loader_shows_a_traceback_without_permission(tmp_path: Path) -> None:
     (tmp_path / "secret.npy").write_bytes(b"")
-    makers = {
-        "commands/list": commands,
-        "commands/word": commands,
-        "sounds/class": sounds,
-        "sounds/clip": sounds,
-        "sounds/fine": sounds,
-        "images/class": images,
-        "images/one": images,
-        "images/fine": images,
-    }
-    with forbidden_files(tmp_path, makers, FORBIDDEN) as root:
-        yield root
-
-
-def test_no_loader_shows_a_traceback_without_permission(forbidden: Path) -> None:
-    others = {
-        "the listing": "sys.exit(CATALOGUE.listing()[2].get)",
-        "a fetch": "os.environ.update(PENSTOCK_DATA='unwritable') or CATALOGUE.fetch('speech-commands-v0.02')",
-    }
-    errors = check_errors_as_nobody(forbidden, SETUP, ATTEMPTS, others)
+    errors = check_forbidden(tmp_path, MAKERS, SETUP, ATTEMPTS, listed="speech-commands-v0.02")
     assert "1 of 4 images" in errors["images, one"]
-    assert "locked/speech-commands-v0.02" in errors["the listing"] and "Permission denied" in errors["the listing"]
-    assert errors["a fetch"].startswith("StorageError: ") and "unwritable/speech-commands" in errors["a fetch"]

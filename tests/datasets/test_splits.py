@@ -53,10 +53,6 @@ def test_a_stream_has_the_share_it_was_asked_for(labels: torch.Tensor, positive_
     assert len(drawn.unique()) == len(drawn) == 100
 
 
-def test_a_stream_takes_another_background(labels: torch.Tensor) -> None:
-    assert (labels[draw_stream(labels, 0.5, 100, seed=1, background=2)] == 2).sum() == 50
-
-
 def test_a_stream_is_mixed_and_depends_on_its_seed_alone(labels: torch.Tensor) -> None:
     drawn = draw_stream(labels, 0.1, 500, seed=1)
     assert 0 < (labels[drawn[:250]] > 0).sum() < 50

@@ -109,8 +109,6 @@ def test_missing_wrist_data_say_where_they_were_looked_for(tmp_path: Path, monke
         wrist()
     with pytest.raises(DataError, match=text.format(tmp_path / "watch.npy")):
         wrist(tmp_path / "watch.npy")
-    with pytest.raises(DataError, match=r"watch.npy .*--no-deps seglearn"):
-        read_recordings(tmp_path / "watch.npy")
 
 
 def test_wrist_reads_the_cache_its_folder_and_a_file_of_any_name(

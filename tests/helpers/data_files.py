@@ -47,8 +47,8 @@ def own_folders(root: Path) -> None:
 
 
 def every_command(root: Path) -> None:
-    with open_speech_commands(root, ("yes",)) as (_, _, read, stores):
-        for name in stores:
+    with open_speech_commands(root, ("yes",)) as (_, _, read, stamps):
+        for name in stamps:
             read(name)
 
 

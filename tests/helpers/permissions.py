@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -51,44 +52,68 @@ def errors_as_nobody(folder: Path, setup: str, attempts: Mapping[str, str]) -> d
     return dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
 
 
-def check_folder_in_place_of_file(
-    root: Path, make: Callable[[Path], None], load: Callable[[Path], object], file: str, text: str
-) -> None:
-    """Make a data set, put a folder in the place of one of its files, and expect a DataError that matches."""
-    make(root)
-    (root / file).unlink()
-    (root / file).mkdir()
-    with pytest.raises(DataError, match=text):
-        load(root)
+class FolderInPlace(NamedTuple):
+    """A data set with a folder in the place of one of its files, and the error that loading it raises."""
+
+    make: Callable[[Path], None]
+    load: Callable[[Path], object]
+    file: str
+    text: str
+
+    def check(self, root: Path) -> None:
+        self.make(root)
+        (root / self.file).unlink()
+        (root / self.file).mkdir()
+        with pytest.raises(DataError, match=self.text):
+            self.load(root)
+
+
+def check_forbidden(
+    root: Path,
+    makers: Mapping[str, Callable[[Path], None]],
+    setup: str,
+    attempts: Mapping[str, tuple[str, str]],
+    listed: str,
+) -> dict[str, str]:
+    """Make data sets, and expect errors without a traceback from a user who may not read parts of them.
+
+    Args:
+        root: an empty folder.
+        makers: by sub-folder, the function that makes a data set there.
+        setup: as for `errors_as_nobody`; must import CATALOGUE.
+        attempts: by name, a call and the file that its error must name, which is made unreadable.
+        listed: a data set to list from a locked cache, and to fetch into an unwritable one.
+
+    Returns:
+        The errors of the attempts by name.
+    """
+    others = {
+        "the listing": f"sys.exit(next(row.get for row in CATALOGUE.listing() if row.name == {listed!r}))",
+        "a fetch": f"os.environ.update(PENSTOCK_DATA='unwritable') or CATALOGUE.fetch({listed!r})",
+    }
+    calls = {name: call for name, (call, _) in attempts.items()} | others
+    forbidden = [file for _, file in attempts.values() if not file.startswith("locked")]
+    with _made_and_locked(root, makers, forbidden):
+        errors = errors_as_nobody(root, setup, calls)
+    assert set(errors) == set(calls)
+    for name, (_, file) in attempts.items():
+        assert re.match(rf"DataError: .*{re.escape(file)}.*Permission denied", errors[name]), errors[name]
+    assert f"locked/{listed}" in errors["the listing"] and "Permission denied" in errors["the listing"]
+    assert errors["a fetch"].startswith("StorageError: ") and f"unwritable/{listed}" in errors["a fetch"]
+    return errors
 
 
 @contextmanager
-def forbidden_files(root: Path, makers: Mapping[str, Callable[[Path], None]], names: Sequence[str]) -> Iterator[Path]:
-    """Make data sets in sub-folders, and take all permissions away from some of their files and folders."""
+def _made_and_locked(root: Path, makers: Mapping[str, Callable[[Path], None]], names: Sequence[str]) -> Iterator[None]:
+    """Make the data sets, and take all permissions away from some of their files and folders."""
     for name, make in makers.items():
         (root / name).mkdir(parents=True)
         make(root / name)
     (root / "locked" / "x").mkdir(parents=True)
     (root / "unwritable").mkdir(mode=0o555)
     root.chmod(0o755)
-    for name in (*names, "locked"):
+    for name in {*names, "locked"}:
         (root / name).chmod(0)
-    yield root
-    for name in (*names, "locked"):
+    yield
+    for name in {*names, "locked"}:
         (root / name).chmod(0o755)
-
-
-def check_errors_as_nobody(
-    folder: Path, setup: str, attempts: Mapping[str, tuple[str, str]], others: Mapping[str, str]
-) -> dict[str, str]:
-    """Expect a DataError "Permission denied" with the named file from every attempt (call, file).
-
-    Returns:
-        The errors of the attempts and of the other calls, by name.
-    """
-    calls = {name: call for name, (call, _) in attempts.items()} | others
-    errors = errors_as_nobody(folder, setup, calls)
-    assert set(errors) == set(calls)
-    for name, (_, file) in attempts.items():
-        assert re.match(rf"DataError: .*{re.escape(file)}.*Permission denied", errors[name]), errors[name]
-    return errors

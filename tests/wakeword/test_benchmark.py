@@ -7,7 +7,7 @@ import pytest
 from helpers.wakeword import CLIPS
 from penstock.errors import DataError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.wakeword.benchmark import measure_cost, run_benchmark, run_stream, situation_streams
+from penstock.wakeword.benchmark import run_benchmark, run_stream, situation_streams
 
 
 def test_an_easy_word_is_detected_in_new_voices(folder, stream):
@@ -41,7 +41,7 @@ def test_only_bundles_of_one_word_are_compared(trained, folder):
 def test_the_cost_of_a_second_depends_on_the_sound(folder):
     bundle = Bundle.read(folder)
     costs = {
-        name: measure_cost({"gated": bundle}, [made], repeats=1)["gated"]
+        name: run_stream(bundle, made).cost
         for name, made in situation_streams(CLIPS["test"], "tick", seconds=30.0, seed=4)
     }
     assert set(costs) == {"silence", "noise", "speech", "keyword"}

@@ -96,7 +96,7 @@ def test_a_word_that_wakes_twice_has_a_false_alarm():
 def test_a_stream_without_words_and_one_without_alarms():
     quiet = score_detections([], [], duration_s=7200)
     assert quiet == DetectionMetrics(hits=0, misses=0, false_alarms=0, hours=2.0, latencies_s=())
-    assert math.isnan(quiet.miss_rate) and math.isnan(quiet.median_latency_s) and math.isnan(quiet.p95_latency_s)
+    assert math.isnan(quiet.miss_rate) and math.isnan(quiet.latency_s(0.5)) and math.isnan(quiet.latency_s(0.95))
     assert quiet.miss_interval() == (0, 1)
     assert quiet.false_alarms_per_hour == 0
     missed = score_detections([], [Utterance(1, 2)], duration_s=3600)
@@ -107,7 +107,7 @@ def test_latencies():
     truths = [Utterance(10.0 * i, 10.0 * i + 1) for i in range(1, 102)]
     alarms = [truth.end_s - 0.2 + i / 100 for i, truth in enumerate(truths)]
     found = score_detections(alarms, truths, duration_s=2000)
-    assert found.median_latency_s == pytest.approx(0.3) and found.p95_latency_s == pytest.approx(0.75)
+    assert found.latency_s(0.5) == pytest.approx(0.3) and found.latency_s(0.95) == pytest.approx(0.75)
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.sampled_from([0.5, 0.9, 0.95, 0.999]))
@@ -165,10 +165,6 @@ def test_hours_needed_are_those_whose_bound_is_the_claim():
             "9 s, got one at 9.5 s",
         ),
         (
-            lambda: score_detections([[1.0]], [], duration_s=9),
-            r"\(1, 1\)",
-        ),
-        (
             lambda: score_detections([], [Utterance(8, 9.5)], duration_s=9),
             "8 to 9.5 s .* 9 s",
         ),
@@ -176,16 +172,9 @@ def test_hours_needed_are_those_whose_bound_is_the_claim():
             lambda: score_detections([], [], duration_s=9, slack_s=-1),
             "slack_s .* -1",
         ),
-        (lambda: match_alarms([math.inf], []), "one at inf s"),
-        (
-            lambda: DetectionMetrics(1, 0, 0, 1.0, ()),
-            "1 hits, .* 0 latencies",
-        ),
-        (lambda: DetectionMetrics(0, 0, 0, 0.0, ()), "0.0 hours"),
         (lambda: metrics(0, 0).miss_interval(95), "confidence .* 95"),
         (lambda: metrics(0, 0).false_alarm_bound(1), "confidence .* 1"),
         (lambda: hours_needed(0), "per_hour .* 0"),
-        (lambda: hours_needed(1, false_alarms=-1), "false_alarms .* -1"),
     ],
 )
 def test_wrong_times_and_counts_are_errors(ask, text):

@@ -119,7 +119,8 @@ def test_long_clips_have_room_as_well():
 
 
 def test_mlperf_tinys_stream():
-    assert (mlperf_tiny().seconds, mlperf_tiny().times, mlperf_tiny().word) == (1200.0, 50, "marvin")
+    spec = mlperf_tiny("marvin")
+    assert (spec.seconds, spec.times, spec.word) == (1200.0, 50, "marvin")
 
 
 @pytest.mark.parametrize(

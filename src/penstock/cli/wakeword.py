@@ -36,8 +36,7 @@ Clips = Annotated[
     ),
 ]
 Plot = Annotated[
-    Path | None,
-    typer.Option(help="Plot miss rate against false alarms to this PNG file.", metavar="FILE", show_default=False),
+    Path | None, typer.Option(help="Plot miss rate against false alarms to this PNG file.", metavar="FILE")
 ]
 Subset = Annotated[bool, typer.Option("--subset", help="Accept Speech Commands with clips missing.")]
 
@@ -67,11 +66,7 @@ def wakeword_train(
     seed: Annotated[int, network_option(help="Random seed.", metavar="N")] = 0,
     folder: Annotated[
         Path | None,
-        network_option(
-            help="Folder for logs and checkpoints; run the same command again to resume.",
-            metavar="FOLDER",
-            show_default=False,
-        ),
+        network_option(help="Folder for logs and checkpoints; run the same command again to resume.", metavar="FOLDER"),
     ] = None,
     max_positive_loss: Annotated[
         float, threshold_option(help="Share of the detectable words that the gates may stop.", metavar="SHARE")
@@ -105,9 +100,10 @@ def wakeword_train(
     to distinguish all words. Windows of other words that it mistakes for the word are mined from streams and trained
     on again. Gates and threshold are set on held-out clips.
     """
+    from penstock.evaluation.plots import write_figure
     from penstock.wakeword.clips import load_clip_sets
     from penstock.wakeword.metrics import hours_needed
-    from penstock.wakeword.report import det_plot, metrics_table
+    from penstock.wakeword.report import det_figure, metrics_table
     from penstock.wakeword.thresholds import meets_miss_rate
 
     training = require("penstock.wakeword.training", extra="train,export,audio")
@@ -137,9 +133,10 @@ def wakeword_train(
     )
     exported, metrics = trained.export(out), trained.chosen.metrics
     if plot is not None:
-        det_plot({word: trained.points}, plot, chosen={word: trained.chosen}, per_hour=max_false_alarms)
+        figure = det_figure({word: trained.points}, chosen={word: trained.chosen}, per_hour=max_false_alarms)
+        write_figure(figure, plot)
     missed = f"With 95 % confidence at most {metrics.miss_bound():.1%} of the words are missed in such streams"
-    if not meets_miss_rate(metrics, max_miss_rate, confidence or None):
+    if not meets_miss_rate(metrics, max_miss_rate, config.alarm_confidence):
         missed += (
             f"; no threshold meets {max_miss_rate:.1%} within the allowed false alarms, and this one misses fewest"
         )
@@ -160,12 +157,9 @@ def wakeword_evaluate(
     bundle: Annotated[Path, typer.Argument(help="Bundle that penstock wakeword train wrote.", show_default=False)],
     data: Clips,
     against: Annotated[
-        Path | None,
-        typer.Option(help="Second bundle to compare on the same streams.", metavar="BUNDLE", show_default=False),
+        Path | None, typer.Option(help="Second bundle to compare on the same streams.", metavar="BUNDLE")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the results as JSON.", metavar="FILE", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the results as JSON.", metavar="FILE")] = None,
     plot: Plot = None,
     subset: Subset = False,
     as_json: AsJson = False,
@@ -185,11 +179,12 @@ def wakeword_evaluate(
     times), and hours of other words, noise and silence with each clip of the word once. Compute is measured on
     silence, noise, speech and the word.
     """
+    from penstock.evaluation.plots import write_figure
     from penstock.runtime.bundle.bundle import Bundle
     from penstock.runtime.streaming.listener import stream_config_of
     from penstock.wakeword.benchmark import run_benchmark
     from penstock.wakeword.clips import load_clip_sets
-    from penstock.wakeword.report import cost_table, det_plot, metrics_table
+    from penstock.wakeword.report import cost_table, det_figure, metrics_table
 
     if not hours > 0:
         raise DataError(f"--hours must be more than 0, got {hours:g}.")
@@ -212,11 +207,9 @@ def wakeword_evaluate(
     if out is not None:
         write_atomically(out, (json.dumps(as_dict, indent=1) + "\n").encode())
     if plot is not None:
-        det_plot(
-            {name: result.points for name, result in results.items()},
-            plot,
-            chosen={name: result.operating_point for name, result in results.items()},
-        )
+        curves = {name: result.points for name, result in results.items()}
+        chosen = {name: result.operating_point for name, result in results.items()}
+        write_figure(det_figure(curves, chosen=chosen), plot)
     metrics = {f"{name}: MLPerf Tiny": result.tiny.metrics for name, result in results.items()}
     metrics |= {f"{name}: {hours:g} h": result.long.metrics for name, result in results.items()}
     show(

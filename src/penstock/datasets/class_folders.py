@@ -63,11 +63,7 @@ def files_by_part(root: Path, kind: FileKind, hold_out: HoldOut) -> dict[str, Fi
 
 
 def class_folder_names(folder: Path, kind: FileKind) -> tuple[str, ...]:
-    """Return the names of the class folders in a folder, sorted.
-
-    Raises:
-        DataError: if there are fewer than two.
-    """
+    """Return the names of the class folders in a folder, sorted; at least two."""
     with reading(folder):
         if not folder.is_dir():
             problem = "is not a folder" if folder.exists() else "does not exist"
@@ -82,11 +78,7 @@ def class_folder_names(folder: Path, kind: FileKind) -> tuple[str, ...]:
 
 
 def class_files(folder: Path, classes: Sequence[str], kind: FileKind) -> Files:
-    """Return the files of ``folder/class/``, class by class and sorted by name.
-
-    Raises:
-        DataError: if the folder has other classes than these, or one is empty.
-    """
+    """Return the files of ``folder/class/``, sorted by name; the folder must have these classes, and none empty."""
     names = class_folder_names(folder, kind)
     if names != tuple(classes):
         different = _abbreviate(sorted(set(names) ^ set(classes)))
@@ -99,11 +91,7 @@ def class_files(folder: Path, classes: Sequence[str], kind: FileKind) -> Files:
 
 
 def hold_out_files(files: Files, share: float, seed: int) -> tuple[Files, Files]:
-    """Return the files that stay and those held out: a share of each class, so that small classes are in both.
-
-    Raises:
-        DataError: if a class would be missing on one side.
-    """
+    """Return the files that stay and those held out: a share of each class, so that small classes are in both."""
     names, flat = tuple(files), [file for paths in files.values() for file in paths]
     numbers = torch.tensor([number for number, name in enumerate(names) for _ in files[name]])
     sides = stratified_split(torch.arange(len(flat)), numbers, share, seed, names=names)
@@ -141,15 +129,20 @@ def label_names(labels: Mapping[str, int]) -> tuple[str, ...]:
     return ("background", *sorted((name for name in labels if labels[name]), key=labels.__getitem__))
 
 
-def count_files(root: Path, kind: FileKind, read: Callable[[Path], object]) -> dict[str, dict[str, int]]:
+def count_files(root: str | Path, kind: FileKind, read: Callable[[Path], object]) -> dict[str, dict[str, int]]:
     """Read every file of a folder, and return the number in each split and class.
 
     Raises:
         DataError: if the layout is wrong or files cannot be read; counts them and names the first three.
     """
-    parts = files_by_part(root, kind, HoldOut())
+    parts = files_by_part(Path(root).expanduser(), kind, HoldOut())
     files = [file for classes in parts.values() for paths in classes.values() for file in paths]
-    errors = [error for file in tracked(files, f"reading {kind.plural}") if (error := _read_error(read, file))]
+    errors = []
+    for file in tracked(files, f"reading {kind.plural}"):
+        try:
+            read(file)
+        except DataError as error:
+            errors.append(str(error))
     if errors:
         more = f" And {len(errors) - 3} more." if len(errors) > 3 else ""
         raise DataError(f"{len(errors)} of {len(files)} {kind.plural} cannot be read. {' '.join(errors[:3])}{more}")
@@ -170,14 +163,6 @@ def _list_files(folder: Path, kind: FileKind) -> list[Path]:
     with reading(folder):
         paths = (e.path for e in os.scandir(folder) if e.name.lower().endswith(kind.suffixes) and e.is_file())
         return list(map(Path, sorted(paths)))
-
-
-def _read_error(read: Callable[[Path], object], file: Path) -> str | None:
-    try:
-        read(file)
-    except DataError as error:
-        return str(error)
-    return None
 
 
 def _abbreviate(names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ An unreadable file, a directory where a file should be, a full disk: Python rais
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -66,6 +66,15 @@ def file_stamp(file: Path) -> str:
     with reading(file):
         stat = file.stat()
     return f"{stat.st_size} {stat.st_mtime_ns}"
+
+
+def check_listed(path: Path, listed: Collection[str], existing: Collection[str], advice: str) -> None:
+    """Raise a DataError that ends with the advice unless every listed file exists."""
+    missing = [name for name in listed if name not in existing]
+    if missing:
+        raise DataError(
+            f"{path} lacks {len(missing):,} of the {len(listed):,} files in its lists, such as {missing[0]}. {advice}"
+        )
 
 
 def load_arrays(opened: BinaryIO, *, encoding: Literal["ASCII", "bytes"] = "ASCII") -> Any:

@@ -120,7 +120,7 @@ class ImageDataset(Dataset[tuple[Tensor, int]]):
         return len(self.files)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        image = self.crop(read_rgb(self.files[index], str(self.files[index])))
+        image = self.crop(read_rgb(self.files[index]))
         return to_tensor(image, self.normalization), int(self.targets[index])
 
 
@@ -168,22 +168,18 @@ def image_dataset(
 
 
 def count_images(root: str | Path) -> dict[str, dict[str, int]]:
-    """Read every image of a folder, and return the number in each split and class.
-
-    Raises:
-        DataError: if the folder is not laid out as `image_folder` expects, or images are damaged; names them.
-    """
-    return class_folders.count_files(Path(root).expanduser(), IMAGES, lambda file: read_rgb(file, str(file)))
+    """Read every image of a folder, and return the number in each split and class; see `count_files`."""
+    return class_folders.count_files(root, IMAGES, read_rgb)
 
 
-def read_rgb(file: Path | BinaryIO, name: str) -> Image:
+def read_rgb(file: Path | BinaryIO, name: str | None = None) -> Image:
     """Read a grey or colour image as 8-bit RGB.
 
     Raises:
-        DataError: if it cannot be read or has more than 16 bits; ``name`` is used in the error.
+        DataError: if it cannot be read or has more than 16 bits; it has ``name``, or else the path.
         MissingExtraError: if Pillow is not installed.
     """
-    pillow = _pillow()
+    pillow, name = _pillow(), name or str(file)
     try:
         with pillow.open(file) as opened:
             return _to_8_bit(opened, name).convert("RGB")

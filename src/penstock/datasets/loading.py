@@ -40,7 +40,7 @@ def loader(data: Data, *, batch_size: int, shuffle: bool = False, workers: int =
         raise DataError("the data set is empty.")
     if batch_size < 1:
         raise DataError(f"batch_size must be at least 1, got {batch_size}.")
-    collate = _identity if isinstance(data, Pair) else None
+    collate = tuple if isinstance(data, Pair) else None  # a pair gives whole batches: nothing to collate
     return DataLoader(data, batch_size=batch_size, shuffle=shuffle, num_workers=workers, collate_fn=collate)
 
 
@@ -50,10 +50,6 @@ class Pair(TensorDataset):
     def __getitems__(self, indices: list[int]) -> tuple[Tensor, ...]:
         """Return a batch; DataLoader calls this if it exists."""
         return tuple(part[indices] for part in self.tensors)
-
-
-def _identity(batch: Any) -> Any:
-    return batch
 
 
 class EpochOrder(Sampler[int]):

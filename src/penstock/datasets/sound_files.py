@@ -33,9 +33,7 @@ from penstock.runtime.streaming.features import FULL_SCALE, Mfcc, features
 
 SOUNDS = FileKind("sounds", SUFFIXES)
 
-CACHE_VERSION = 2
-"""Increase it if the same request gives other features."""
-
+CACHE_VERSION = 2  # increase it if the same request gives other features
 _BLOCK = 256  # clips in memory at a time
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -102,25 +100,16 @@ def sound_folder(
         samples = pad_or_trim(trim_to_centre(read_clip(root / sample.clip), length), length)
         return samples.astype(np.float32) / np.float32(FULL_SCALE)
 
+    def compute() -> Splits:
+        return compute_features(clips, load, names, length=length, spec=features)
+
     stamps = [file_stamp(file) for files in parts.values() for paths in files.values() for file in paths]
-    request = (clips, stamps, length, features)
-    return cached_splits(
-        cache,
-        "sound_folder",
-        request,
-        names,
-        lambda: compute_features(clips, load, names, length=length, spec=features),
-    )
+    return cached_splits(cache, "sound_folder", (clips, stamps, length, features), names, compute)
 
 
 def count_sounds(root: str | Path) -> dict[str, dict[str, int]]:
-    """Decode every clip of a folder, and return the number in each split and class.
-
-    Raises:
-        DataError: if the folder is not laid out as `sound_folder` expects, or clips are damaged or in another format;
-            names them.
-    """
-    return count_files(Path(root).expanduser(), SOUNDS, read_clip)
+    """Decode every clip of a folder, and return the number in each split and class; see `count_files`."""
+    return count_files(root, SOUNDS, read_clip)
 
 
 def compute_features(
@@ -137,9 +126,6 @@ def compute_features(
         samples: those of train, test and optionally validation.
         load: returns the waveform of a sample, (length,), between -1 and 1. Samples of one clip are loaded one after
             the other, so it may keep the last clips.
-        class_names: the name of each label.
-        length: audio samples in each waveform.
-        spec: the features to compute.
 
     Returns:
         Pairs (x, y), in the given order; x is (n, coefficients, frames), float32, each coefficient standardised with
@@ -158,11 +144,7 @@ def compute_features(
 
 
 def window_samples(window_s: float, spec: Mfcc) -> int:
-    """Return the number of audio samples in a window.
-
-    Raises:
-        DataError: if it is shorter than one frame of the features.
-    """
+    """Return the number of audio samples in a window, which must hold at least one frame of the features."""
     length = round(window_s * RATE_HZ) if math.isfinite(window_s) else 0
     if length < spec.window:
         raise DataError(f"window_s must be at least one frame ({spec.window_ms:g} ms), got {window_s}.")
@@ -172,18 +154,11 @@ def window_samples(window_s: float, spec: Mfcc) -> int:
 def cached_splits(
     cache: str | Path | None, name: str, request: object, classes: tuple[str, ...], compute: Callable[[], Splits]
 ) -> Splits:
-    """Return ``compute()``, or its cached result for the same ``request``.
+    """Return ``compute()``, or its result for the same ``request`` from the folder ``cache``, if there is one.
 
     Args:
-        cache: the folder of computed features; None to compute them each time.
         name: prefix of the file name.
         request: everything the features depend on; its repr is the key.
-        classes: the name of each label.
-        compute: computes the features if they are not cached.
-
-    Raises:
-        DataError: if a cached file is damaged.
-        StorageError: if the features cannot be written.
     """
     if cache is None:
         return compute()

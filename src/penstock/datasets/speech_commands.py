@@ -7,17 +7,17 @@ clip that the lists name; a subset need not. Every speaker is in one split only,
 """
 
 import difflib
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from penstock.datasets.audio_clips import PARTS, SUFFIXES, Samples, decode_clip
-from penstock.datasets.fetch.completeness import check_listed
-from penstock.datasets.files import file_stamp, is_file, read_bytes, read_text, reading
+from penstock.datasets.files import check_listed, file_stamp, is_file, read_bytes, read_text, reading
 from penstock.errors import DataError
 
 NOISE_FOLDER = "_background_noise_"
@@ -25,59 +25,11 @@ LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 ZIPS = ("train.zip", "validation.zip", "test.zip", "background_noise.zip")
 
 
-class AudioStore(Protocol):
-    """A collection of sound files."""
+class SoundFile(NamedTuple):
+    """A file in a folder or a zip: a string that changes when the file does, and a function that reads its bytes."""
 
-    @property
-    def stamps(self) -> Mapping[str, str]:
-        """The name of each sound file, and a string that changes when the file does."""
-
-    def read(self, name: str) -> bytes:
-        """Return the bytes of a file."""
-
-
-@dataclass(frozen=True)
-class FolderStore:
-    """The sound files in the sub-folders of a folder; names are ``folder/file.wav``."""
-
-    path: Path
-    stamps: Mapping[str, str]
-
-    @classmethod
-    def open(cls, path: Path) -> "FolderStore":
-        """List the files without reading them."""
-        with reading(path):
-            files = [file for inner in sorted(path.iterdir()) if inner.is_dir() for file in sorted(inner.iterdir())]
-        sounds = (file for file in files if file.suffix in SUFFIXES)
-        return cls(path, {f"{file.parent.name}/{file.name}": file_stamp(file) for file in sounds})
-
-    def read(self, name: str) -> bytes:
-        return read_bytes(self.path / name)
-
-
-class ZipStore:
-    """The sound files in a zip, which stays open until it is closed; names are those in the zip."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, OSError) as error:
-            raise DataError(f"{path} is not a complete zip file ({error}): fetch it again.") from error
-        self.stamps: Mapping[str, str] = {
-            entry.filename: f"{entry.file_size} {entry.CRC:08x}"
-            for entry in self._zip.infolist()
-            if entry.filename.endswith(SUFFIXES)
-        }
-
-    def close(self) -> None:
-        self._zip.close()
-
-    def read(self, name: str) -> bytes:
-        try:
-            return self._zip.read(name)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:  # RuntimeError: encrypted
-            raise DataError(f"{name} in {self.path} is damaged ({error}): fetch the zip again.") from error
+    stamp: str
+    read: Callable[[], bytes]
 
 
 Clips: TypeAlias = Mapping[str, Mapping[str, Sequence[str]]]  # split -> word -> names
@@ -90,13 +42,31 @@ class SpeechCommands(NamedTuple):
         clips: names of the clips, by split and word.
         noises: names of the noise recordings.
         read: returns the samples of a clip or a noise by its name.
-        stores: the store of each name.
+        stamps: for each name, a string that changes when the file does.
     """
 
     clips: Clips
     noises: Sequence[str]
     read: Callable[[str], Samples]
-    stores: Mapping[str, AudioStore]
+    stamps: Mapping[str, str]
+
+
+def count_clips(path: Path, *, expected: int) -> dict[str, int]:
+    """Count the clips of a release in each split; it must have as many as expected, and all that its lists name."""
+    if is_file(path / "train.zip"):
+        raise DataError(
+            f"{path} has train.zip, a subset of Speech Commands; only the official release can be checked, with a "
+            "folder of .wav files per word. To fetch the release, move the subset away."
+        )
+    with reading(path):
+        folders = [e for e in os.scandir(path) if e.is_dir() and e.name[0] not in "._"]  # not _background_noise_
+        clips = {f"{f.name}/{e.name}" for f in folders for e in os.scandir(f) if e.name.endswith(".wav")}
+    lists = read_lists(path)
+    check_listed(path, [name for names in lists.values() for name in names], clips, "Delete it and fetch it again.")
+    if len(clips) != expected:
+        raise DataError(f"expected {expected:,} clips in {path}, found {len(clips):,}. Delete it and fetch it again.")
+    held_out = {part: len(names) for part, names in lists.items()}
+    return {"train": len(clips) - sum(held_out.values()), **held_out}
 
 
 @contextmanager
@@ -112,59 +82,75 @@ def open_speech_commands(path: Path, words: Sequence[str], *, subset: bool = Fal
         DataError: if the data set is incomplete or damaged, or lacks a word.
     """
     with ExitStack() as stack:
-        opened, listed = _open_stores(path, stack), _part_of_listed(path)
-        stores = merge_stores(opened)
-        if isinstance(opened[0], FolderStore) and not subset:
-            _check_complete(stores, listed, path)
-        clips, noises = _split(stores, listed, path)
+        files, is_release = _list_files(path, stack)
+        listed = {name.rpartition(".")[0]: part for part, names in read_lists(path).items() for name in names}
+        if is_release and not subset:
+            existing = {f"{name.rpartition('.')[0]}.wav" for name in files}
+            advice = "Unpack its archive again, or pass subset=True to read the rest."
+            check_listed(path, [f"{name}.wav" for name in listed], existing, advice)
+        clips, noises = _split(files, listed, path)
         _check_words(words, clips, path)
-        yield SpeechCommands(
-            clips, noises, lambda name: decode_clip(stores[name].read(name), f"{name} in {path}"), stores
-        )
+        stamps = {name: file.stamp for name, file in files.items()}
+        yield SpeechCommands(clips, noises, lambda name: decode_clip(files[name].read(), f"{name} in {path}"), stamps)
 
 
-def merge_stores(stores: Iterable[AudioStore]) -> dict[str, AudioStore]:
-    """Return the store of each sound file.
-
-    Raises:
-        DataError: if a name is in two stores.
-    """
-    merged: dict[str, AudioStore] = {}
-    for store in stores:
-        for name in store.stamps:
-            if name in merged:
-                raise DataError(f"{name} is in two of the archives: delete one of them.")
-            merged[name] = store
-    return merged
+def read_lists(path: Path) -> dict[str, list[str]]:
+    """Return the clips that the official lists name, for validation and test."""
+    return {part: read_text(path / file).split() for part, file in LISTS.items()}
 
 
-def _open_stores(path: Path, stack: ExitStack) -> list[AudioStore]:
+def _list_files(path: Path, stack: ExitStack) -> tuple[dict[str, SoundFile], bool]:
+    """Return the sound files by their names, without reading them, and whether they are those of a release."""
     zips = [name for name in ZIPS if is_file(path / name)]
-    if zips and len(zips) < len(ZIPS):
+    if not zips:
+        return _files_in_folders(path), True
+    if len(zips) < len(ZIPS):
         missing = [name for name in ZIPS if name not in zips]
         raise DataError(f"{path} lacks {', '.join(missing)}; a subset needs all of {', '.join(ZIPS)}.")
-    return [stack.enter_context(closing(ZipStore(path / name))) for name in zips] if zips else [FolderStore.open(path)]
+    files: dict[str, SoundFile] = {}
+    for packed in [files_in_zip(path / name, stack) for name in zips]:
+        if twice := packed.keys() & files.keys():
+            raise DataError(f"{min(twice)} is in two of the archives: delete one of them.")
+        files |= packed
+    return files, False
 
 
-def _part_of_listed(path: Path) -> dict[str, str]:
-    """Return the split of each clip that the official lists name, without its suffix."""
-    listed = {part: read_text(path / file).split() for part, file in LISTS.items()}
-    return {name.rpartition(".")[0]: part for part, names in listed.items() for name in names}
+def _files_in_folders(path: Path) -> dict[str, SoundFile]:
+    with reading(path):
+        files = [file for inner in sorted(path.iterdir()) if inner.is_dir() for file in sorted(inner.iterdir())]
+    return {
+        f"{file.parent.name}/{file.name}": SoundFile(file_stamp(file), partial(read_bytes, file))
+        for file in files
+        if file.suffix in SUFFIXES
+    }
 
 
-def _check_complete(stores: Mapping[str, AudioStore], listed: Mapping[str, str], path: Path) -> None:
-    """Reject a partly unpacked release; its lists name .wav files."""
-    existing = {f"{name.rpartition('.')[0]}.wav" for name in stores}
-    advice = "Unpack its archive again, or pass subset=True to read the rest."
-    check_listed(path, [f"{name}.wav" for name in listed], existing, advice)
+def files_in_zip(path: Path, stack: ExitStack) -> dict[str, SoundFile]:
+    """Return the sound files in a zip by their names; they can be read until the stack is closed."""
+    try:
+        opened = stack.enter_context(zipfile.ZipFile(path))
+    except (zipfile.BadZipFile, OSError) as error:
+        raise DataError(f"{path} is not a complete zip file ({error}): fetch it again.") from error
+
+    def read(name: str) -> bytes:
+        try:
+            return opened.read(name)
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:  # RuntimeError: encrypted
+            raise DataError(f"{name} in {path} is damaged ({error}): fetch the zip again.") from error
+
+    return {
+        entry.filename: SoundFile(f"{entry.file_size} {entry.CRC:08x}", partial(read, entry.filename))
+        for entry in opened.infolist()
+        if entry.filename.endswith(SUFFIXES)
+    }
 
 
-def _split(stores: Mapping[str, AudioStore], listed: Mapping[str, str], path: Path) -> tuple[Clips, list[str]]:
+def _split(files: Iterable[str], listed: Mapping[str, str], path: Path) -> tuple[Clips, list[str]]:
     """Return the clips by split and word, according to the official lists; and the names of the noises."""
     clips: dict[str, dict[str, list[str]]] = {part: {} for part in PARTS}
     noises: list[str] = []
     part_of: dict[str, str] = {}
-    for name in sorted(stores):
+    for name in sorted(files):
         word, _, file = name.rpartition("/")
         if word == NOISE_FOLDER:
             noises.append(name)

@@ -46,10 +46,6 @@ def stratified_split(
     """Hold out a share of each class, chosen at random.
 
     Args:
-        x: samples, (n, *sample).
-        y: labels, (n,).
-        share: share of each class to hold out, between 0 and 1.
-        seed: another seed holds out other samples.
         names: name of each label for errors; default: its number.
 
     Returns:
@@ -76,18 +72,11 @@ def stratified_split(
     return Labelled(x[~held_out], y[~held_out]), Labelled(x[held_out], y[held_out])
 
 
-def draw_stream(labels: Tensor, positive_share: float, n: int, seed: int, background: int = 0) -> Tensor:
-    """Draw a stream with a given share of positives.
+def draw_stream(labels: Tensor, positive_share: float, n: int, seed: int) -> Tensor:
+    """Draw a stream of n samples with a given share of positives: all labels but 0.
 
     The paper's image sets have as many positives as negatives; an always-on sensor sees fewer. Samples are drawn
     without replacement, so that they are independent.
-
-    Args:
-        labels: labels to draw from, (m,).
-        positive_share: share of positives in the stream, between 0 and 1.
-        n: length of the stream.
-        seed: another seed draws another stream.
-        background: the label that is not positive.
 
     Returns:
         Indices into ``labels``, (n,), in random order, round(n * positive_share) of them positives.
@@ -101,8 +90,8 @@ def draw_stream(labels: Tensor, positive_share: float, n: int, seed: int, backgr
     1
     """
     _check_share(positive_share, "positive_share")
-    positives = (labels != background).nonzero().squeeze(1)
-    negatives = (labels == background).nonzero().squeeze(1)
+    positives = (labels != 0).nonzero().squeeze(1)
+    negatives = (labels == 0).nonzero().squeeze(1)
     positive_count = round(n * positive_share)
     if positive_count > len(positives) or n - positive_count > len(negatives):
         longest = int(min(len(positives) / positive_share, len(negatives) / (1 - positive_share)))

@@ -21,7 +21,7 @@ The file is a pickle inside npy. A pickle can run any code, so it is read with `
 
 import io
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,12 +36,8 @@ from penstock.datasets.splits import Labelled
 from penstock.errors import DataError
 
 RATE_HZ = 50
-WINDOW = 2 * RATE_HZ
-"""Samples in a window: 2 s, about one repetition."""
-
-STEP = RATE_HZ // 2
-"""Samples between the starts of two windows: 0.5 s."""
-
+WINDOW = 2 * RATE_HZ  # samples in a window: 2 s, about one repetition
+STEP = RATE_HZ // 2  # samples between the starts of two windows: 0.5 s
 AXES = 6
 
 
@@ -124,15 +120,12 @@ def wrist(
     parts = [_cut(recordings, positives, subjects) for subjects in (training, validation, test)]
     mean = parts[0].x.mean(dim=(0, 2))
     std = parts[0].x.std(dim=(0, 2))
-    train_part, validation_part, test_part = (_standardise(part, mean, std) for part in parts)
-    names = ("background", *positives)
-    return Wrist(train_part, validation_part, test_part, names, mean, std)
+    train, held_out, tested = (replace(part, x=(part.x - mean[:, None]) / std[:, None]) for part in parts)
+    return Wrist(train, held_out, tested, ("background", *positives), mean, std)
 
 
 def read_recordings(file: Path) -> list[Recording]:
     """Read all recordings of the file, unprocessed."""
-    if not is_file(file):
-        raise DataError(f"{file} does not exist. Install the data with `pip install --no-deps seglearn`.")
     content = _read_pickled_npy(io.BytesIO(read_bytes(file)), file)
     try:
         names = [str(name) for name in content["y_labels"]]
@@ -185,8 +178,3 @@ def _cut(recordings: list[Recording], positives: Sequence[str], subjects: Collec
             rows += [(label.get(recording.exercise, 0), recording.subject, i)] * len(windows)
     y, subject, index = torch.tensor(rows).unbind(1)
     return Windows(torch.from_numpy(np.concatenate(xs)), y, subject, index)
-
-
-def _standardise(part: Windows, mean: Tensor, std: Tensor) -> Windows:
-    x = (part.x - mean[:, None]) / std[:, None]
-    return Windows(x, part.y, part.subject, part.recording)

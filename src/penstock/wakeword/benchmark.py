@@ -6,10 +6,9 @@ events, the number of windows that reached each stage, and the time.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -25,83 +24,14 @@ from penstock.runtime.streaming.listener import Listener, stream_config_of
 from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.metrics import DetectionMetrics, score_detections
 from penstock.wakeword.streams import StreamSpec, SyntheticStream, mlperf_tiny, synthesize_stream
-from penstock.wakeword.thresholds import OperatingPoint, ScoredStream, det_curve, scored_stream
+from penstock.wakeword.thresholds import OperatingPoint, ScoredStream, det_curve
 
-BLOCK = 1600
-"""Samples pushed at a time: 100 ms, as a microphone delivers them."""
-
+BLOCK = 1600  # samples pushed at a time: 100 ms, as a microphone delivers them
 THRESHOLDS = tuple(np.linspace(-9.8, 9.9, 198).round(1).tolist())
 """Thresholds of the detection error trade-off."""
 
-SITUATIONS: Mapping[str, Mapping[str, float]] = {
-    "silence": {"silence": 1.0},
-    "noise": {"noise": 1.0},
-    "speech": {"speech": 1.0},
-    "keyword": {"speech": 1.0},
-}
-"""Shares of scenes in which the cost is measured; in "keyword", every other word is the wake word."""
-
-
-@dataclass(frozen=True, eq=False)
-class StreamRun:
-    """A bundle's run over a stream.
-
-    Attributes:
-        times_s, scores, exit_stage, stopped: of each window: its end, the log-odds of the word, the stage at which it
-            ended (counted from 1; 0 for digital silence, which no stage runs), and whether it did not pass every gate.
-        events: detections, in order.
-        counts: windows that reached each stage.
-        seconds: run time.
-    """
-
-    manifest: Manifest
-    stream: SyntheticStream
-    times_s: npt.NDArray[np.float64]
-    scores: npt.NDArray[np.float64]
-    exit_stage: npt.NDArray[np.int64]
-    stopped: npt.NDArray[np.bool_]
-    events: tuple[Event, ...]
-    counts: StreamStats
-    seconds: float
-
-    @property
-    def metrics(self) -> DetectionMetrics:
-        """Metrics of the events, at the bundle's own threshold."""
-        return score_detections(
-            [event.detected_s for event in self.events], self.stream.truths, duration_s=self.stream.seconds
-        )
-
-    @property
-    def stopped_early(self) -> float:
-        """Share of the windows in the first stage that never reached the last one."""
-        return 1 - self.counts.reached[-1] / max(1, self.counts.reached[0])
-
-    def scored_stream(self) -> ScoredStream:
-        """Return a stream that can be scored at any threshold."""
-        detector = stream_config_of(self.manifest).detector
-        return scored_stream(self.times_s, self.scores, detector, self.stream.truths, self.stream.seconds)
-
-
-def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
-    """Run a bundle over a stream, block by block, on one thread. Of several words, only the first is recorded."""
-    listener = Listener(bundle)
-    word = bundle.manifest.labels[listener.stream_config.words[0]]
-    results: list[WindowResult] = []
-    start = time.perf_counter()
-    for first in range(0, len(stream.samples), BLOCK):
-        results += listener.push(stream.samples[first : first + BLOCK])
-    seconds = time.perf_counter() - start
-    return StreamRun(
-        bundle.manifest,
-        stream,
-        times_s=np.array([result.time_s for result in results]),
-        scores=np.array([result.scores[0] for result in results]),
-        exit_stage=np.array([result.exit_stage for result in results]),
-        stopped=np.array([result.stopped for result in results]),
-        events=tuple(event for result in results for event in result.events if event.label == word and not event.ended),
-        counts=listener.stats,
-        seconds=seconds,
-    )
+SITUATIONS = ("silence", "noise", "speech", "keyword")
+"""What the cost is measured in: one kind of scene; "keyword" is speech in which every other word is the wake word."""
 
 
 @dataclass(frozen=True)
@@ -121,35 +51,96 @@ class StreamCost:
     reached: tuple[float, ...]
 
 
-def measure_cost(
-    bundles: Mapping[str, Bundle], streams: Sequence[SyntheticStream], *, repeats: int = 3
-) -> dict[str, StreamCost]:
-    """Measure what listening costs: all bundles on the same streams, in turns; the best time counts."""
-    best: dict[str, StreamCost] = {}
-    for _ in range(repeats):
+@dataclass(frozen=True, eq=False)
+class StreamRun:
+    """A bundle's run over a stream.
+
+    Attributes:
+        times_s, scores, exit_stage: of each window: its end, the log-odds of the word, and the stage at which it ended
+            (counted from 1; 0 for digital silence, which no stage runs).
+        events: detections, in order.
+        counts: windows that reached each stage.
+        seconds: run time.
+    """
+
+    manifest: Manifest
+    stream: SyntheticStream
+    times_s: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.float64]
+    exit_stage: npt.NDArray[np.int64]
+    events: tuple[Event, ...]
+    counts: StreamStats
+    seconds: float
+
+    @property
+    def metrics(self) -> DetectionMetrics:
+        """Metrics of the events, at the bundle's own threshold."""
+        return score_detections(
+            [event.detected_s for event in self.events], self.stream.truths, duration_s=self.stream.seconds
+        )
+
+    @property
+    def cost(self) -> StreamCost:
+        """Cost of a second of this stream."""
+        counts, seconds = self.counts, self.stream.seconds
+        return StreamCost(
+            macs=counts.macs(self.manifest) / seconds,
+            ms=1000 * self.seconds / seconds,
+            crossed_bytes=counts.crossed_bytes(self.manifest) / seconds,
+            reached=tuple(reached / counts.windows for reached in counts.reached),
+        )
+
+    @property
+    def stopped_early(self) -> float:
+        """Share of the windows in the first stage that never reached the last one."""
+        return 1 - self.counts.reached[-1] / max(1, self.counts.reached[0])
+
+    def scored_stream(self) -> ScoredStream:
+        """Return a stream that can be scored at any threshold."""
+        detector = stream_config_of(self.manifest).detector
+        return ScoredStream(self.times_s, self.scores, detector, self.stream.truths, self.stream.seconds)
+
+
+def run_stream(bundle: Bundle, stream: SyntheticStream) -> StreamRun:
+    """Run a bundle over a stream, block by block, on one thread. Of several words, only the first is recorded."""
+    listener = Listener(bundle)
+    word = bundle.manifest.labels[listener.stream_config.words[0]]
+    results: list[WindowResult] = []
+    start = time.perf_counter()
+    for first in range(0, len(stream.samples), BLOCK):
+        results += listener.push(stream.samples[first : first + BLOCK])
+    seconds = time.perf_counter() - start
+    return StreamRun(
+        bundle.manifest,
+        stream,
+        times_s=np.array([result.time_s for result in results]),
+        scores=np.array([result.scores[0] for result in results]),
+        exit_stage=np.array([result.exit_stage for result in results]),
+        events=tuple(event for result in results for event in result.events if event.label == word and not event.ended),
+        counts=listener.stats,
+        seconds=seconds,
+    )
+
+
+def fastest_runs(
+    bundles: Mapping[str, Bundle], stream: SyntheticStream, repeats: int, *, log: Callable[[int], None] = lambda i: None
+) -> dict[str, StreamRun]:
+    """Run bundles over a stream several times, in turns; return the fastest run of each. ``log`` gets the turn."""
+    fastest: dict[str, StreamRun] = {}
+    for number in range(1, repeats + 1):
+        log(number)
         for name, bundle in bundles.items():
-            cost = _mean_cost(bundle.manifest, [run_stream(bundle, stream) for stream in streams])
-            if name not in best or cost.ms < best[name].ms:
-                best[name] = cost
-    return best
+            run = run_stream(bundle, stream)
+            if name not in fastest or run.seconds < fastest[name].seconds:
+                fastest[name] = run
+    return fastest
 
 
 def situation_streams(clips: ClipSet, word: str, *, seconds: float, seed: int) -> Iterator[tuple[str, SyntheticStream]]:
     """Synthesize a stream for each situation."""
-    for number, (name, shares) in enumerate(SITUATIONS.items()):
-        times = round(seconds / 5) if name == "keyword" else 0
-        yield name, synthesize_stream(StreamSpec(seconds, word, times, shares=shares), clips, seed + number)
-
-
-def _mean_cost(manifest: Manifest, runs: Sequence[StreamRun]) -> StreamCost:
-    seconds = sum(run.stream.seconds for run in runs)
-    windows = sum(run.counts.windows for run in runs)
-    return StreamCost(
-        macs=sum(run.counts.macs(manifest) for run in runs) / seconds,
-        ms=1000 * sum(run.seconds for run in runs) / seconds,
-        crossed_bytes=sum(run.counts.crossed_bytes(manifest) for run in runs) / seconds,
-        reached=tuple(sum(run.counts.reached[i] for run in runs) / windows for i in range(len(manifest.stages))),
-    )
+    for number, name in enumerate(SITUATIONS):
+        times, kind = (round(seconds / 5), "speech") if name == "keyword" else (0, name)
+        yield name, synthesize_stream(StreamSpec(seconds, word, times, shares={kind: 1.0}), clips, seed + number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,14 +151,12 @@ class BenchmarkResult:
         tiny: run over a stream like MLPerf Tiny's.
         long: run over hours of other words, noise and silence, with every clip of the word once.
         points: detection error trade-off on the long stream.
-        seconds: best time for the long stream.
         costs: cost of a second of sound in each situation.
     """
 
     tiny: StreamRun
     long: StreamRun
     points: tuple[OperatingPoint, ...]
-    seconds: float
     costs: Mapping[str, StreamCost]
 
     @property
@@ -177,16 +166,16 @@ class BenchmarkResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        long = self.long
+        long, cost = self.long, self.long.cost
         return {
             "threshold": self.operating_point.threshold,
             "tiny": _metrics_to_json(self.tiny.metrics),
             "long": {
                 **_metrics_to_json(long.metrics),
                 "stopped_early": long.stopped_early,
-                "macs_per_s": long.counts.macs(long.manifest) / long.stream.seconds,
-                "crossed_bytes_per_s": long.counts.crossed_bytes(long.manifest) / long.stream.seconds,
-                "seconds_per_hour": self.seconds / long.stream.seconds * 3600,
+                "macs_per_s": cost.macs,
+                "crossed_bytes_per_s": cost.crossed_bytes,
+                "seconds_per_hour": cost.ms / 1000 * 3600,
             },
             "points": [[point.threshold, point.metrics.misses, point.metrics.false_alarms] for point in self.points],
             "upkeep": {name: asdict(cost) for name, cost in self.costs.items()},
@@ -217,20 +206,15 @@ def run_benchmark(
     for name, bundle in bundles.items():
         _check_listens(name, bundle, word)
     times = len(clips.words[word])
-    tiny = synthesize_stream(replace(mlperf_tiny(word), times=min(50, times)), clips, seed)
+    tiny = synthesize_stream(mlperf_tiny(word, min(50, times)), clips, seed)
     log(f"{tiny.seconds:,.0f} s like MLPerf Tiny's stream")
     tiny_runs = {name: run_stream(bundle, tiny) for name, bundle in bundles.items()}
     long = synthesize_stream(StreamSpec(hours * 3600, word, times), clips, seed + 1)
-    seconds = dict.fromkeys(bundles, math.inf)
-    long_runs: dict[str, StreamRun] = {}
-    for number in range(repeats):
-        log(f"{hours:g} h of other words, noise and silence: run {number + 1} of {repeats}")
-        for name, bundle in bundles.items():
-            long_runs[name] = run_stream(bundle, long)
-            seconds[name] = min(seconds[name], long_runs[name].seconds)
+    title = f"{hours:g} h of other words, noise and silence: run"
+    long_runs = fastest_runs(bundles, long, repeats, log=lambda number: log(f"{title} {number} of {repeats}"))
     log("cost of a second of sound")
-    costs = {
-        name: measure_cost(bundles, [stream], repeats=repeats)
+    situations = {
+        name: fastest_runs(bundles, stream, repeats)
         for name, stream in situation_streams(clips, word, seconds=120.0, seed=seed + 2)
     }
     return {
@@ -238,8 +222,7 @@ def run_benchmark(
             tiny_runs[name],
             long_runs[name],
             tuple(det_curve([long_runs[name].scored_stream()], THRESHOLDS)),
-            seconds[name],
-            {situation: found[name] for situation, found in costs.items()},
+            {situation: runs[name].cost for situation, runs in situations.items()},
         )
         for name in bundles
     }
@@ -267,6 +250,6 @@ def _metrics_to_json(metrics: DetectionMetrics) -> dict[str, Any]:
         "miss_interval": list(metrics.miss_interval()),
         "false_alarms_per_hour": metrics.false_alarms_per_hour,
         "false_alarm_interval": list(metrics.false_alarm_interval()),
-        "median_latency_s": metrics.median_latency_s if metrics.hits else None,
-        "p95_latency_s": metrics.p95_latency_s if metrics.hits else None,
+        "median_latency_s": metrics.latency_s(0.5) if metrics.hits else None,
+        "p95_latency_s": metrics.latency_s(0.95) if metrics.hits else None,
     }

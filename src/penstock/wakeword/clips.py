@@ -24,14 +24,9 @@ from penstock.runtime.streaming.features import FULL_SCALE
 
 T = TypeVar("T")
 
-CLIPS = replace(SOUNDS, ignored_folders=(NOISE_FOLDER,))
-"""Folders of sounds, with the noise folder set apart."""
-
-FRAME = RATE_HZ // 100
-"""Samples in 10 ms, the step in which a clip's power is measured."""
-
-BELOW_PEAK_DB = 25
-"""A word begins and ends where its power is this far below the peak."""
+CLIPS = replace(SOUNDS, ignored_folders=(NOISE_FOLDER,))  # folders of sounds, with the noise folder set apart
+FRAME = RATE_HZ // 100  # samples in 10 ms, the step in which a clip's power is measured
+BELOW_PEAK_DB = 25  # a word begins and ends where its power is this far below the peak
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,19 +111,15 @@ def _load_folder(root: Path, word: str) -> dict[str, ClipSet]:
 def _clip_set(
     files: Iterable[tuple[str, Sequence[T]]], read: Callable[[T], Samples], recordings: Sequence[Samples], part: str
 ) -> ClipSet:
-    """Read the clips of each word, and take the split's share of each noise recording."""
+    """Read the clips of each word, and take the split's share of each noise recording, or else synthetic noise."""
     words = {word: [locate_word(read(file)) for file in tracked(clips, f"reading {word}")] for word, clips in files}
-    return ClipSet(words, _noises_of_split(recordings, part))
-
-
-def _noises_of_split(recordings: Sequence[Samples], part: str) -> list[Samples]:
-    """Return a split's share of every recording; without recordings, synthetic white and pink noise."""
     spans = [(samples, noise_span(len(samples), part, RATE_HZ)) for samples in recordings]
-    found = [samples[span.start : span.stop] for samples, span in spans if span]
-    return found or _synthetic_noises(PARTS.index(part))
+    noises = [samples[span.start : span.stop] for samples, span in spans if span]
+    return ClipSet(words, noises or _synthetic_noises(PARTS.index(part)))
 
 
 def _synthetic_noises(seed: int, seconds: int = 30) -> list[Samples]:
+    """Return white and pink noise."""
     rng = np.random.default_rng(seed)
     spectrum = np.fft.rfft(rng.standard_normal(seconds * RATE_HZ))
     slopes = np.maximum(np.arange(len(spectrum)), 20) ** -0.5  # power falls as 1/f

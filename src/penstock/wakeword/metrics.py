@@ -28,9 +28,7 @@ from penstock.runtime.intervals import (
     poisson_upper_bound,
 )
 
-SLACK_S = 1.0
-"""How long after the end of a word an alarm still hits it: a window, smoothing and a hop."""
-
+SLACK_S = 1.0  # how long after the end of a word an alarm still hits it: a window, smoothing and a hop
 CONFIDENCE = 0.95
 
 _HOUR_S = 3600
@@ -73,15 +71,6 @@ class DetectionMetrics:
     hours: float
     latencies_s: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        counts = (self.hits, self.misses, self.false_alarms)
-        if min(counts) < 0 or not 0 < self.hours < math.inf or len(self.latencies_s) != self.hits:
-            raise DataError(
-                "expected counts of at least 0, hours above 0 and one latency per hit, got "
-                f"{self.hits} hits, {self.misses} misses, {self.false_alarms} false alarms, {self.hours} hours and "
-                f"{len(self.latencies_s)} latencies."
-            )
-
     def __add__(self, other: DetectionMetrics) -> DetectionMetrics:
         return DetectionMetrics(
             hits=self.hits + other.hits,
@@ -106,17 +95,8 @@ class DetectionMetrics:
         """False alarms per hour of the stream."""
         return self.false_alarms / self.hours
 
-    @property
-    def median_latency_s(self) -> float:
-        """Median latency of the hits; NaN without a hit."""
-        return self._latency_s(0.5)
-
-    @property
-    def p95_latency_s(self) -> float:
-        """95th percentile of the latency of the hits; NaN without a hit."""
-        return self._latency_s(0.95)
-
-    def _latency_s(self, share: float) -> float:
+    def latency_s(self, share: float) -> float:
+        """Return the latency that this share of the hits does not exceed; NaN without a hit."""
         return float(np.quantile(self.latencies_s, share)) if self.latencies_s else math.nan
 
     def miss_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -163,7 +143,10 @@ def score_detections(
             f"an utterance from {late[0].begin_s:g} to {late[0].end_s:g} s lies outside the stream of "
             f"{duration_s:g} s. Expected times from the beginning of the stream."
         )
-    alarms = _checked_alarms(alarms_s, duration_s)
+    alarms = np.asarray(alarms_s, np.float64)
+    outside = alarms[~((alarms >= 0) & (alarms <= duration_s + _ROUNDING_S))]  # NaN too
+    if len(outside):
+        raise DataError(f"expected alarms between 0 and {duration_s:g} s, got one at {outside[0]:g} s.")
     pairs = match_alarms(alarms, truths, slack_s=slack_s)
     return DetectionMetrics(
         hits=len(pairs),
@@ -185,7 +168,7 @@ def match_alarms(alarms_s: Times, truths: Sequence[Utterance], *, slack_s: float
     """
     if not 0 <= slack_s < math.inf:
         raise DataError(f"slack_s must be finite and at least 0, got {slack_s}.")
-    alarms = _checked_alarms(alarms_s, math.inf)
+    alarms = np.asarray(alarms_s, np.float64)
     ahead = sorted(range(len(truths)), key=lambda truth: truths[truth].begin_s, reverse=True)
     closing: list[tuple[float, int]] = []  # words that an alarm may hit now, the first to close on top
     pairs = []
@@ -212,22 +195,8 @@ def hours_needed(per_hour: float, confidence: float = CONFIDENCE, false_alarms: 
     """
     if not 0 < per_hour < math.inf:
         raise DataError(f"per_hour must be finite and more than 0, got {per_hour}.")
-    if false_alarms < 0:
-        raise DataError(f"false_alarms must be at least 0, got {false_alarms}.")
     _check_confidence(confidence)
     return poisson_upper_bound(false_alarms, confidence) / per_hour
-
-
-def _checked_alarms(alarms_s: Times, duration_s: float) -> npt.NDArray[np.float64]:
-    """Return the times of alarms as an array, after checking that they lie in the stream."""
-    alarms = np.asarray(alarms_s, np.float64)
-    if alarms.ndim != 1:
-        raise DataError(f"expected alarms of shape (n,), got {alarms.shape}.")
-    wrong = alarms[~((alarms >= 0) & (alarms <= duration_s + _ROUNDING_S) & np.isfinite(alarms))]
-    if len(wrong):
-        within = f"between 0 and {duration_s:g} s" if duration_s < math.inf else "at 0 s or later"
-        raise DataError(f"expected alarms {within}, got one at {wrong[0]:g} s.")
-    return alarms
 
 
 def _check_confidence(confidence: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -12,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rich.table import Table
 
 from penstock.errors import DataError
-from penstock.evaluation.plots import NEGATIVE, NEUTRAL, POSITIVE, write_figure
+from penstock.evaluation.plots import NEGATIVE, NEUTRAL, POSITIVE
 from penstock.gating.tables import percent, table_of
 from penstock.wakeword.benchmark import StreamCost
 from penstock.wakeword.metrics import CONFIDENCE, DetectionMetrics
@@ -21,19 +20,12 @@ from penstock.wakeword.thresholds import OperatingPoint
 COLORS = (POSITIVE, NEGATIVE, "#2a8f5b", "#7b4fa3")
 NOTHING = "–"
 
-SHORT = 24
-"""Stream names up to this length are not wrapped in a table."""
-
-FAR = 1e9
-"""False alarms per hour beyond the end of any axis."""
-
-MIN_TOP = 0.1
-"""Lowest upper end of the axis of misses."""
+SHORT = 24  # stream names up to this length are not wrapped in a table
+FAR = 1e9  # false alarms per hour beyond the end of any axis
+MIN_TOP = 0.1  # lowest upper end of the axis of misses
 
 
-def metrics_table(
-    metrics_by_stream: Mapping[str, DetectionMetrics], *, title: str = "Detections", confidence: float = CONFIDENCE
-) -> Table:
+def metrics_table(metrics_by_stream: Mapping[str, DetectionMetrics], *, title: str = "Detections") -> Table:
     """Return a row for each stream: misses, false alarms and latency, with exact intervals."""
     table = table_of("stream", ">missed", ">rate", ">false", ">per hour", ">hours", ">latency", title=title)
     table.padding = (0, 1, 0, 0)  # narrower than other tables, to leave room for names
@@ -41,16 +33,18 @@ def metrics_table(
     for number, column in enumerate(table.columns):  # wrap long names, or else cells of two numbers
         column.no_wrap = number not in (2, 4, 6) if short else number > 0
     for name, metrics in metrics_by_stream.items():
+        missed, alarms = metrics.miss_interval(), metrics.false_alarm_interval()
+        shares = f"{100 * metrics.miss_rate:.1f} % ({100 * missed[0]:.1f}–{100 * missed[1]:.1f})"
         table.add_row(
             name,
             f"{metrics.misses:,} of {metrics.spoken:,}" if metrics.spoken else NOTHING,
-            _miss_rate(metrics, confidence),
+            shares if metrics.spoken else NOTHING,
             f"{metrics.false_alarms:,}",
-            _false_alarm_rate(metrics, confidence),
+            f"{rate(metrics.false_alarms_per_hour)} ({rate(alarms[0])}–{rate(alarms[1])})",
             rate(metrics.hours),
-            f"{metrics.median_latency_s:.2f}, {metrics.p95_latency_s:.2f}" if metrics.hits else NOTHING,
+            f"{metrics.latency_s(0.5):.2f}, {metrics.latency_s(0.95):.2f}" if metrics.hits else NOTHING,
         )
-    table.caption = f"rate, per hour: misses and false alarms with exact {100 * confidence:g} % intervals\n"
+    table.caption = f"rate, per hour: misses and false alarms with exact {100 * CONFIDENCE:g} % intervals\n"
     table.caption += "latency: seconds from the word's end to the alarm, median and 95th percentile"
     table.caption_justify = "left"
     return table
@@ -58,26 +52,13 @@ def metrics_table(
 
 def cost_table(costs: Mapping[str, Mapping[str, StreamCost]]) -> Table:
     """Return the cost of a second of sound for each bundle in each situation."""
-    title = "Cost of a second of sound"
-    table = table_of("bundle", "sound", ">MMACs", ">ms", ">bytes sent", "windows at each stage", title=title)
+    columns = ("bundle", "sound", ">MMACs", ">ms", ">bytes sent", "windows at each stage")
+    table = table_of(*columns, title="Cost of a second of sound")
     for name, found in costs.items():
         for situation, cost in found.items():
-            reached = " ".join(percent(share) for share in cost.reached)
-            table.add_row(
-                name, situation, f"{cost.macs / 1e6:.2f}", f"{cost.ms:.2f}", f"{cost.crossed_bytes:,.0f}", reached
-            )
+            figures = f"{cost.macs / 1e6:.2f}", f"{cost.ms:.2f}", f"{cost.crossed_bytes:,.0f}"
+            table.add_row(name, situation, *figures, " ".join(map(percent, cost.reached)))
     return table
-
-
-def det_plot(
-    curves: Mapping[str, Sequence[OperatingPoint]],
-    path: Path,
-    *,
-    chosen: Mapping[str, OperatingPoint] | None = None,
-    per_hour: float | None = None,
-) -> Path:
-    """Write the plot of `det_figure`, which has the same arguments, to a file."""
-    return write_figure(det_figure(curves, chosen=chosen, per_hour=per_hour), path)
 
 
 def det_figure(
@@ -104,7 +85,8 @@ def det_figure(
         color, label = COLORS[i % len(COLORS)], name
         if name in chosen:
             _mark(axes, chosen[name], color, size=max(12 - 3 * i, 6))  # where two coincide, both are visible
-            label += f": {_summary(chosen[name].metrics)}"
+            metrics = chosen[name].metrics
+            label += f": {100 * metrics.miss_rate:.1f} % missed, {rate(metrics.false_alarms_per_hour)} per hour"
         _dots(axes, points, color)
         axes.step(*_best(points), where="post", color=color, linewidth=max(2.8 - 0.8 * i, 1.2), label=label)
     if chosen:
@@ -128,22 +110,6 @@ def rate(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value:,.2f}" if value < 9.995 else f"{value:,.1f}" if value < 99.95 else f"{value:,.0f}"
-
-
-def _miss_rate(metrics: DetectionMetrics, confidence: float) -> str:
-    if not metrics.spoken:
-        return NOTHING
-    low, high = metrics.miss_interval(confidence)
-    return f"{100 * metrics.miss_rate:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
-
-
-def _false_alarm_rate(metrics: DetectionMetrics, confidence: float) -> str:
-    low, high = metrics.false_alarm_interval(confidence)
-    return f"{rate(metrics.false_alarms_per_hour)} ({rate(low)}–{rate(high)})"
-
-
-def _summary(metrics: DetectionMetrics) -> str:
-    return f"{100 * metrics.miss_rate:.1f} % missed, {rate(metrics.false_alarms_per_hour)} per hour"
 
 
 def _place(metrics: DetectionMetrics) -> float:

@@ -1,59 +1,40 @@
-"""Score every window of a stream in batches: the same scores as a listener's, and faster."""
+"""Score every window of a stream in batches, as a listener does but faster; mine hard negatives by their scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from penstock.datasets.progress import tracked
 from penstock.evaluation.outputs import collect, gate_logits
 from penstock.gating.network import GatedNetwork
 from penstock.gating.temporary_mode import temporary_mode
 from penstock.runtime.cascade import exit_stages
 from penstock.runtime.streaming.config import StreamConfig
-from penstock.runtime.streaming.detector import LIMIT, DetectorConfig, log_odds
+from penstock.runtime.streaming.detector import LIMIT, log_odds
 from penstock.runtime.streaming.features import LogMel, features
-from penstock.wakeword.metrics import Utterance
-from penstock.wakeword.streams import SyntheticStream
-from penstock.wakeword.thresholds import ScoredStream, scored_stream
+from penstock.wakeword.clips import ClipSet
+from penstock.wakeword.streams import StreamSpec, SyntheticStream, synthesize_stream
+from penstock.wakeword.thresholds import ScoredStream
 
+MINED = -3.0  # log-odds above which a window without the word is a hard negative
 Floats = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class StreamScores:
-    """The score of every window of a stream, without the stream itself, which is a hundred times as large.
-
-    Attributes:
-        truths: where the word is.
-        seconds: length of the stream.
-        times_s: (windows,), the end of each window.
-        scores: (windows,), log-odds of the word; -10 where a gate stopped the window.
-        exit_stage: (windows,), the stage at which each window ended, counted from 1.
-    """
-
-    truths: tuple[Utterance, ...]
-    seconds: float
-    times_s: npt.NDArray[np.float64]
-    scores: npt.NDArray[np.float64]
-    exit_stage: npt.NDArray[np.int64]
-
-    def scored_stream(self, detector: DetectorConfig) -> ScoredStream:
-        """Return it as a stream that can be scored at any threshold."""
-        return scored_stream(self.times_s, self.scores, detector, self.truths, self.seconds)
-
-
-def score_stream(net: GatedNetwork, stream_config: StreamConfig, stream: SyntheticStream) -> StreamScores:
-    """Score all windows of a stream."""
+def score_stream(
+    net: GatedNetwork, stream_config: StreamConfig, stream: SyntheticStream
+) -> tuple[ScoredStream, npt.NDArray[np.int64]]:
+    """Score all windows of a stream; return the scores, and the stage at which each window ended, counted from 1."""
     x, times_s = stream_windows(stream_config, stream.samples)
     logits, gates = window_outputs(net, x)
     exit_stage = exit_stages(gates, net.thresholds, samples=len(x))
     scores = np.where(exit_stage == len(net.stages), log_odds(logits, 1), -LIMIT)
-    return StreamScores(stream.truths, stream.seconds, times_s, scores, exit_stage)
+    return ScoredStream(times_s, scores, stream_config.detector, stream.truths, stream.seconds), exit_stage
 
 
 def stream_windows(stream_config: StreamConfig, samples: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.float64]]:
@@ -75,7 +56,31 @@ def window_outputs(net: GatedNetwork, x: Floats, batch_size: int = 512) -> tuple
     return outputs.logits.numpy(), [None if gate is None else gate.numpy() for gate in outputs.gates]
 
 
-def reached_shares(scores: Sequence[StreamScores], stages: int) -> tuple[float, ...]:
-    """Return the share of the windows that reach each stage."""
-    exit_stage = np.concatenate([one.exit_stage for one in scores])
-    return tuple(float(np.mean(exit_stage >= stage)) for stage in range(1, stages + 1))
+def mine_hard_negatives(
+    net: GatedNetwork,
+    stream_config: StreamConfig,
+    clips: ClipSet,
+    word: str,
+    *,
+    hours: float,
+    seed: int,
+    per_hour: int = 600,
+) -> tuple[Floats, Labels]:
+    """Score streams without the word, and return the windows that the network most mistakes for it.
+
+    Returns:
+        x: (windows, values, frames); y: (windows,), the network's best class other than the word.
+    """
+    mined: list[Floats] = []
+    labels: list[Labels] = []
+    for number in tracked(range(math.ceil(2 * hours)), "mining"):
+        stream = synthesize_stream(StreamSpec(1800.0 * min(1.0, 2 * hours), word, 0), clips, seed + number)
+        x, _ = stream_windows(stream_config, stream.samples)
+        logits, _ = window_outputs(net, x)
+        scores = log_odds(logits, 1)
+        worst = np.argsort(-scores)[: round(per_hour * stream.seconds / 3600)]
+        worst = worst[scores[worst] > MINED]
+        logits[:, 1] = -np.inf
+        mined.append(x[worst])
+        labels.append(logits[worst].argmax(1))
+    return np.concatenate(mined), np.concatenate(labels)

@@ -24,9 +24,7 @@ from penstock.wakeword.metrics import Utterance
 KINDS = ("silence", "noise", "speech")
 """Kinds of scenes. Silence is that of a quiet room: noise far below speech."""
 
-SPEECH_LEVEL = 0.05
-"""Reference level for noise alone: the loudness of a typical clip."""
-
+SPEECH_LEVEL = 0.05  # reference level for noise alone: the loudness of a typical clip
 MAX_LEVELLING_DB = 30.0
 """Largest gain that brings a clip to the loudness of its scene: nearly silent clips stay nearly silent."""
 
@@ -68,9 +66,9 @@ class StreamSpec:
             raise DataError(f"cannot place '{self.word}' {self.times} times: shares has no speech.")
 
 
-def mlperf_tiny(word: str = "marvin") -> StreamSpec:
+def mlperf_tiny(word: str, times: int = 50) -> StreamSpec:
     """Return a stream like that of MLPerf Tiny's streaming wake word: 1,200 s, the word 50 times."""
-    return StreamSpec(1200.0, word, 50, shares={"speech": 0.8, "noise": 0.2})
+    return StreamSpec(1200.0, word, times, shares={"speech": 0.8, "noise": 0.2})
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,47 +8,45 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
-from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.errors import DataError
 from penstock.runtime.streaming.detector import DetectorConfig, alarms, smooth
-from penstock.wakeword.metrics import SLACK_S, DetectionMetrics, Times, Utterance, hours_needed, score_detections
+from penstock.wakeword.metrics import DetectionMetrics, Times, Utterance, hours_needed, score_detections
 
 _ROUNDING = 1e-9  # 1 false alarm in 2 h is 0.5 per hour, even where the 2 h are a rounded sum
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScoredStream:
-    """A stream that can be scored at any threshold.
+    """The scores of a stream's windows, from which its alarms follow at any threshold.
 
     Attributes:
-        alarms_at: returns the times of the alarms at a threshold.
+        times_s: (windows,), the end of each window.
+        scores: (windows,), log-odds of the word; -10 where a gate stopped the window.
+        detector: how scores become alarms; its threshold is replaced.
         truths: where the word is.
     """
 
-    alarms_at: Callable[[float], Times]
+    times_s: npt.NDArray[np.float64]
+    scores: npt.NDArray[np.float64]
+    detector: DetectorConfig
     truths: Sequence[Utterance]
     duration_s: float
-    slack_s: float = SLACK_S
 
+    def alarms_at(self, threshold: float) -> Times:
+        """Return the times of the alarms at a threshold."""
+        return alarms(self.times_s, self._smoothed, self.detector.at(threshold))
 
-def scored_stream(
-    times_s: npt.NDArray[np.float64],
-    scores: npt.NDArray[np.float64],
-    detector: DetectorConfig,
-    truths: Sequence[Utterance],
-    duration_s: float,
-) -> ScoredStream:
-    """Build a `ScoredStream` from the end and the score of each window."""
-    smoothed = smooth(scores, detector.smoothing)
-    return ScoredStream(lambda threshold: alarms(times_s, smoothed, detector.at(threshold)), truths, duration_s)
+    @cached_property
+    def _smoothed(self) -> npt.NDArray[np.float64]:
+        return smooth(self.scores, self.detector.smoothing)
 
 
 @dataclass(frozen=True)
@@ -58,22 +56,12 @@ class OperatingPoint:
     threshold: float
     metrics: DetectionMetrics
 
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.threshold):
-            raise DataError(f"threshold must be finite, got {self.threshold}.")
 
-
-def score_at(streams: Iterable[ScoredStream], threshold: float) -> DetectionMetrics:
+def score_at(streams: Sequence[ScoredStream], threshold: float) -> DetectionMetrics:
     """Score all streams at one threshold, as if they were one."""
-    metrics = [
-        score_detections(
-            stream.alarms_at(threshold), stream.truths, duration_s=stream.duration_s, slack_s=stream.slack_s
-        )
-        for stream in streams
-    ]
-    if not metrics:
-        raise DataError("expected at least one stream, got none.")
-    return reduce(add, metrics)
+    return reduce(
+        add, (score_detections(one.alarms_at(threshold), one.truths, duration_s=one.duration_s) for one in streams)
+    )
 
 
 def det_curve(streams: Sequence[ScoredStream], thresholds: Iterable[float]) -> list[OperatingPoint]:
@@ -107,7 +95,11 @@ def choose_operating_point(
     """
     if not 0 <= max_miss_rate < 1:
         raise DataError(f"max_miss_rate must be at least 0 and below 1, such as 0.05, got {max_miss_rate:g}.")
-    ordered = _by_falling_threshold(points)
+    if not points:
+        raise DataError("expected at least one operating point, got none.")
+    if not all(point.metrics.spoken for point in points):
+        raise DataError("the word is never spoken in the streams of these points: add a stream with the word.")
+    ordered = sorted(points, key=lambda point: -point.threshold)
     allowed = _within_false_alarms(ordered, per_hour, confidence)
     fewest = min(ordered[i].metrics.misses for i in allowed)
     best = [
@@ -127,43 +119,23 @@ def meets_miss_rate(metrics: DetectionMetrics, max_miss_rate: float, confidence:
     return (metrics.miss_rate if confidence is None else metrics.miss_bound(confidence)) <= max_miss_rate
 
 
-def miss_rate_at(points: Sequence[OperatingPoint], per_hour: float) -> float:
-    """Return the lowest miss rate among the points with at most ``per_hour`` false alarms per hour."""
-    ordered = _by_falling_threshold(points)
-    return min(ordered[i].metrics.miss_rate for i in _within_false_alarms(ordered, per_hour, None))
-
-
-def _by_falling_threshold(points: Sequence[OperatingPoint]) -> list[OperatingPoint]:
-    if not points:
-        raise DataError("expected at least one operating point, got none.")
-    if not all(point.metrics.spoken for point in points):
-        raise DataError("the word is never spoken in the streams of these points: add a stream with the word.")
-    return sorted(points, key=lambda point: -point.threshold)
-
-
 def _within_false_alarms(ordered: Sequence[OperatingPoint], per_hour: float, confidence: float | None) -> list[int]:
     """Return the indices of the points with few enough false alarms; at least one."""
     if not 0 <= per_hour < math.inf:
         raise DataError(f"per_hour must be finite and at least 0, got {per_hour}.")
     limit = per_hour * (1 + _ROUNDING)
     if confidence is None:
-        allowed = [i for i, point in enumerate(ordered) if point.metrics.false_alarms_per_hour <= limit]
-    else:
-        holds = (point.metrics.false_alarm_bound(confidence) <= limit for point in ordered)
-        allowed = [i for i, _ in enumerate(itertools.takewhile(bool, holds))]
-    if not allowed:
-        _raise_none_allowed(ordered, per_hour, confidence)
-    return allowed
-
-
-def _raise_none_allowed(ordered: Sequence[OperatingPoint], per_hour: float, confidence: float | None) -> NoReturn:
-    if confidence is None:
+        if allowed := [i for i, point in enumerate(ordered) if point.metrics.false_alarms_per_hour <= limit]:
+            return allowed
         fewest = min(ordered, key=lambda point: point.metrics.false_alarms_per_hour)
         raise DataError(
             f"no threshold has at most {per_hour:g} false alarms per hour: the fewest are {_counted(fewest)}, "
             f"{fewest.metrics.false_alarms_per_hour:.3g} per hour. Try higher thresholds, mine more hard negatives, or "
             "allow more false alarms."
         )
+    holds = (point.metrics.false_alarm_bound(confidence) <= limit for point in ordered)
+    if allowed := [i for i, _ in enumerate(itertools.takewhile(bool, holds))]:
+        return allowed
     highest = ordered[0]  # the test failed here
     count, needed = highest.metrics.false_alarms, hours_needed(per_hour, confidence)
     more = f", with {count} false alarms {hours_needed(per_hour, confidence, count):.3g} h" if count else ""

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from penstock.datasets.progress import tracked
@@ -30,26 +29,21 @@ from penstock.models import resnet8_1d
 from penstock.runtime.streaming.config import StreamConfig
 from penstock.runtime.streaming.detector import DetectorConfig, log_odds
 from penstock.runtime.streaming.features import LogMel
-from penstock.training.config import FitConfig, Hardware
+from penstock.training.config import FitConfig
 from penstock.training.fit import fit
 from penstock.training.optimizer import OptimizerConfig
 from penstock.wakeword.clips import ClipSet
 from penstock.wakeword.metrics import hours_needed
-from penstock.wakeword.mining import mine_hard_negatives
-from penstock.wakeword.scoring import reached_shares, score_stream, window_outputs
+from penstock.wakeword.scoring import Floats, Labels, mine_hard_negatives, score_stream, window_outputs
 from penstock.wakeword.streams import StreamSpec, SyntheticStream, synthesize_stream
 from penstock.wakeword.thresholds import OperatingPoint, choose_operating_point, det_curve
 from penstock.wakeword.windows import AugmentConfig, draw_windows, wakeword_classes
 
-DETECTED = 3.0
-"""Log-odds above which the open network clearly detects the word in a window."""
+OBJECTIVE = Objective(alpha=0.4, beta=0.1)
 
+DETECTED = 3.0  # log-odds above which the open network clearly detects the word in a window
 THRESHOLDS = tuple(np.linspace(-2.0, 9.8, 119).round(1).tolist())
 """Detection thresholds to choose from, fixed beforehand."""
-
-Log = Callable[[str], None]
-Floats = npt.NDArray[np.float32]
-Labels = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -62,9 +56,7 @@ class WakeWordConfig:
         windows: number of training windows.
         epochs: passes over them; each round of hard negatives adds half as many.
         rounds: rounds of hard-negative mining.
-        alpha, beta: weights of the objective.
         max_positive_loss: share of the detectable words that the gates may stop; see `calibrate_gates`.
-        confidence: confidence of that share.
         max_false_alarms_per_hour: limit that the threshold is chosen for, on validation streams.
         alarm_confidence: confidence of that limit; None takes the counted rate as it is.
         max_miss_rate: share of words that may be missed; the threshold lies midway between both limits.
@@ -81,10 +73,7 @@ class WakeWordConfig:
     windows: int = 160_000
     epochs: int = 4
     rounds: int = 1
-    alpha: float = 0.4
-    beta: float = 0.1
     max_positive_loss: float = 0.003
-    confidence: float = 0.95
     max_false_alarms_per_hour: float = 0.5
     alarm_confidence: float | None = 0.95
     max_miss_rate: float = 0.05
@@ -170,10 +159,9 @@ def train_wakeword(
     word: str,
     config: WakeWordConfig = WakeWordConfig(),
     *,
-    hardware: Hardware = Hardware(),
     folder: str | Path | None = None,
     progress: bool = True,
-    log: Log = lambda text: None,
+    log: Callable[[str], None] = lambda text: None,
 ) -> TrainedWakeWord:
     """Train a network to detect a word in a stream.
 
@@ -193,8 +181,23 @@ def train_wakeword(
     stream_config = _build_stream_config(x, config)
     x = _standardised(x, stream_config)
     net = _build_network(len(classes), stream_config, config)
-    trainer = _Trainer(net, config, hardware, progress, None if folder is None else Path(folder))
-    trainer.fit(x, y, epochs=config.epochs, rate=0.01, run=0)
+
+    def train_on(x: Floats, y: Labels, *, epochs: int, rate: float, run: int) -> None:
+        fit(
+            net,
+            Labelled(torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(y)),
+            objective=OBJECTIVE,
+            config=FitConfig(
+                optimizer=OptimizerConfig(rate, network_rate=1.0),
+                epochs=epochs,
+                batch_size=128,
+                folder=None if folder is None else Path(folder) / f"round-{run}",
+                seed=config.seed,
+                progress=progress,
+            ),
+        )
+
+    train_on(x, y, epochs=config.epochs, rate=0.01, run=0)
     for number in range(1, config.rounds + 1):
         log(f"round {number} of hard-negative mining: scoring streams of other words")
         seed = config.seed + 1000 * number
@@ -204,13 +207,14 @@ def train_wakeword(
         x = np.concatenate([_standardised(new_x, stream_config), x[:kept], *[hard_x] * 3])
         y = np.concatenate([new_y, y[:kept], *[hard_y] * 3])
         log(f"training on {len(hard_x):,} hard negatives")
-        trainer.fit(x, y, epochs=max(1, config.epochs // 2), rate=0.005, run=number)
+        train_on(x, y, epochs=max(1, config.epochs // 2), rate=0.005, run=number)
     if config.gate_blocks:
         log("calibrating the gates on held-out speakers")
         calibrate_gates(net, stream_config, validation, word, config)
     log(f"choosing the threshold on {config.validation_hours:g} h of streams of held-out speakers")
     scores = [score_stream(net, stream_config, stream) for stream in validation_streams(validation, word, config)]
-    points = det_curve([one.scored_stream(stream_config.detector) for one in scores], THRESHOLDS)
+    points = det_curve([scored for scored, _ in scores], THRESHOLDS)
+    exit_stage = np.concatenate([exits for _, exits in scores])
     chosen = choose_operating_point(
         points,
         per_hour=config.max_false_alarms_per_hour,
@@ -223,7 +227,7 @@ def train_wakeword(
         classes,
         tuple(points),
         chosen,
-        reached_shares(scores, len(net.stages)),
+        tuple(float(np.mean(exit_stage >= stage)) for stage in range(1, len(net.stages) + 1)),
     )
 
 
@@ -241,9 +245,7 @@ def calibrate_gates(
     """
     augment = AugmentConfig(snr_db=(5.0, 30.0), gain_db=(-6.0, 6.0), speed=(1.0, 1.0), masked=0.0)
     count = max(2000, config.windows // 8)
-    x, y = draw_windows(
-        clips, word, count, frontend=config.frontend, frames=config.frames, augment=augment, seed=config.seed + 7
-    )
+    x, y = _draw(clips, word, config, count, config.seed + 7, augment)
     x = _standardised(x, stream_config)
     logits, _ = window_outputs(net, x)
     counted = (y != 1) | (log_odds(logits, 1) > DETECTED)
@@ -254,7 +256,7 @@ def calibrate_gates(
         )
     data = (torch.from_numpy(np.ascontiguousarray(x[counted])), torch.from_numpy(y[counted]))
     try:
-        calibrate(net, data, max_positive_loss=config.max_positive_loss, confidence=config.confidence)
+        calibrate(net, data, max_positive_loss=config.max_positive_loss)
     except CalibrationError as error:
         raise CalibrationError(
             f"cannot calibrate the gates to stop at most {config.max_positive_loss:g} of the detected words: {error} "
@@ -272,8 +274,11 @@ def validation_streams(clips: ClipSet, word: str, config: WakeWordConfig) -> Ite
         yield synthesize_stream(StreamSpec(seconds, word, times), clips, config.seed + 500 + i)
 
 
-def _draw(clips: ClipSet, word: str, config: WakeWordConfig, count: int, seed: int) -> tuple[Floats, Labels]:
-    return draw_windows(clips, word, count, frontend=config.frontend, frames=config.frames, seed=seed)
+def _draw(
+    clips: ClipSet, word: str, config: WakeWordConfig, count: int, seed: int, augment: AugmentConfig = AugmentConfig()
+) -> tuple[Floats, Labels]:
+    frontend, frames = config.frontend, config.frames
+    return draw_windows(clips, word, count, frontend=frontend, frames=frames, augment=augment, seed=seed)
 
 
 def _build_stream_config(x: Floats, config: WakeWordConfig) -> StreamConfig:
@@ -303,30 +308,3 @@ def _build_network(classes: int, stream_config: StreamConfig, config: WakeWordCo
         at=[f"blocks.{block - 1}" for block in config.gate_blocks] or 0,
         positives=[speech, wake_word][2 - len(config.gate_blocks) :],
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Trainer:
-    """Fits the network several times with the same options."""
-
-    net: GatedNetwork
-    config: WakeWordConfig
-    hardware: Hardware
-    progress: bool
-    folder: Path | None
-
-    def fit(self, x: Floats, y: Labels, *, epochs: int, rate: float, run: int) -> None:
-        fit(
-            self.net,
-            Labelled(torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(y)),
-            objective=Objective(alpha=self.config.alpha, beta=self.config.beta),
-            config=FitConfig(
-                optimizer=OptimizerConfig(rate, network_rate=1.0),
-                epochs=epochs,
-                batch_size=128,
-                folder=None if self.folder is None else self.folder / f"round-{run}",
-                seed=self.config.seed,
-                progress=self.progress,
-                hardware=self.hardware,
-            ),
-        )

@@ -103,10 +103,8 @@ class WindowSampler:
 
     def __init__(self, clips: ClipSet, word: str, augment: AugmentConfig, length: int, rng: np.random.Generator):
         self.clips, self.augment, self.length, self.rng = clips, augment, length, rng
-        self.names = wakeword_classes(clips, word)
-        self._others = [
-            (label, clip) for label, name in enumerate(self.names) if label > 1 for clip in clips.words[name]
-        ]
+        others = enumerate(clips.other_words(word), start=2)
+        self._others = [(label, clip) for label, name in others for clip in clips.words[name]]
         self._words: Sequence[Clip] = clips.words[word]
 
     def draw(self) -> tuple[Floats, int]:
@@ -115,7 +113,8 @@ class WindowSampler:
         kind = rng.random()
         window = np.zeros(self.length, np.float32)
         if kind >= augment.word + augment.other:
-            self._add_noise_alone(window)
+            if rng.random() >= 0.05:  # else nothing at all
+                window += scale_to_rms(self._draw_noise(), 10 ** rng.uniform(-4.5, -0.6))
             return np.clip(window, -1, 1), 0
         if kind < augment.word:
             label, clip, visible = 1, self._words[int(rng.integers(len(self._words)))], 1.0
@@ -150,12 +149,6 @@ class WindowSampler:
         word_only = samples.copy()
         word_only[:first], word_only[last:] = 0, 0  # the rest of its clip would overlap the word
         mix_in(window, word_only, at)
-
-    def _add_noise_alone(self, window: Floats) -> None:
-        """Add noise of any level, or nothing at all."""
-        if self.rng.random() < 0.05:
-            return
-        window += scale_to_rms(self._draw_noise(), 10 ** self.rng.uniform(-4.5, -0.6))
 
     def _draw_noise(self) -> Floats:
         noises = self.clips.noises

@@ -5,14 +5,15 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from helpers.data_files import own_folders
-from penstock.datasets.fetch.catalogue import Catalogue
-from penstock.datasets.fetch.completeness import HasClips, Loads, import_function
+from penstock.datasets.fetch.catalogue import Catalogue, count_loaded, import_function
 from penstock.datasets.fetch.table import CATALOGUE
+from penstock.datasets.speech_commands import count_clips
 from penstock.errors import DataError
 
 ROOT = Path(__file__).parents[3]
@@ -65,7 +66,7 @@ def toys(at):
 def test_a_data_set_that_its_loader_reads_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "toy_loader.py").write_text(TOY_LOADER)
     monkeypatch.syspath_prepend(tmp_path)
-    assert Loads("toy_loader:toys").count(Path("toys")) == {"train": 5, "test": 3}
+    assert count_loaded("toy_loader:toys", Path("toys")) == {"train": 5, "test": 3}
 
 
 # --- folders of one's own
@@ -120,7 +121,8 @@ def words(nothing: Path) -> Path:
     return folder
 
 
-SIX_CLIPS = Catalogue("toys", (replace(CATALOGUE.entry("speech-commands-v0.02"), completeness=HasClips(6)),))
+SIX = replace(CATALOGUE.entry("speech-commands-v0.02"), count=partial(count_clips, expected=6))
+SIX_CLIPS = Catalogue("toys", (SIX,))
 
 
 def test_clips_are_counted(words: Path) -> None:
@@ -161,9 +163,9 @@ def test_the_lists_of_the_official_release_fit_its_count(version: str) -> None:
     if not lists.is_dir():
         pytest.skip("needs the subset of Speech Commands beside the repository, in ../shared/data")
     held_out = sum(len((lists / name).read_text().split()) for name in ("validation_list.txt", "testing_list.txt"))
-    completeness = CATALOGUE.entry(f"speech-commands-{version}").completeness
-    assert isinstance(completeness, HasClips)
-    assert 0.15 < held_out / completeness.clips < 0.25  # a tenth each
+    count = CATALOGUE.entry(f"speech-commands-{version}").count
+    assert isinstance(count, partial) and count.func is count_clips
+    assert 0.15 < held_out / count.keywords["expected"] < 0.25  # a tenth each
 
 
 def test_a_bar_is_shown_on_a_terminal_and_nowhere_else(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from helpers.archives import packed
 from helpers.file_server import CONTENT, Server
-from penstock.datasets.fetch.archives import unpack
 from penstock.datasets.fetch.locations import (
     DatasetLayout,
     DatasetSpec,
@@ -20,7 +20,7 @@ from penstock.datasets.fetch.locations import (
     find_dataset,
     locate,
 )
-from penstock.datasets.fetch.sources import OfficialArchive, OfficialFiles, PythonPackage
+from penstock.datasets.fetch.sources import OfficialArchive, PythonPackage, unpack
 from penstock.errors import DataError, StorageError
 
 
@@ -37,12 +37,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("a")
-    (tmp_path / "in" / "b.txt").write_text("b")
-    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
-        opened.add(tmp_path / "in", "package")
-    return tmp_path / "set.tar.gz"
+    return packed(tmp_path)
 
 
 @pytest.fixture
@@ -110,13 +105,6 @@ def test_a_part_of_a_download_is_not_found(cache: Path) -> None:
 # --- fetching
 
 
-def test_official_files_are_fetched_once(cache: Path, server: Server) -> None:
-    spec = DatasetSpec("toys", (DatasetLayout("loose", ("set.bin",)),), (OfficialFiles((server.file(),)),))
-    assert fetch_dataset(spec).path == fetch_dataset(spec).path == cache
-    assert (cache / "set.bin").read_bytes() == CONTENT
-    assert server.starts == [0]
-
-
 def test_an_official_archive_is_unpacked_and_deleted(cache: Path, server: Server, archive: Path) -> None:
     server.content = archive.read_bytes()
     source = OfficialArchive(server.file(server.content, file="toys.tar"), "toys-1")
@@ -153,19 +141,16 @@ FETCHER = """
 import sys
 from penstock.datasets.fetch.download import Checksum, Download
 from penstock.datasets.fetch.locations import DatasetLayout, DatasetSpec, fetch_dataset
-from penstock.datasets.fetch.sources import OfficialArchive, OfficialFiles
-url, digest, size, unpacked = sys.argv[1:]
+from penstock.datasets.fetch.sources import OfficialArchive
+url, digest, size = sys.argv[1:]
 file = Download(url, "toys.tar", Checksum("sha256", digest), int(size))
-if unpacked == "unpacked":
-    layout, source = DatasetLayout("loose", ("package/big.bin",), inner="toys-1"), OfficialArchive(file, "toys-1")
-else:
-    layout, source = DatasetLayout("packed", ("toys.tar",)), OfficialFiles((file,))
+layout, source = DatasetLayout("loose", ("package/big.bin",), inner="toys-1"), OfficialArchive(file, "toys-1")
 print(fetch_dataset(DatasetSpec("toys", (layout,), (source,)), progress=True).path)
 """
 
 
 @pytest.fixture
-def fetcher(cache: Path, server: Server, tmp_path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+def fetcher(cache: Path, server: Server, tmp_path: Path) -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
     """Start processes that fetch a tar of 3 MB; the server stops after 2 MB of it until it is told to go on."""
     (tmp_path / "big.bin").write_bytes(CONTENT)
     with tarfile.open(tmp_path / "toys.tar", "w") as opened:
@@ -175,8 +160,8 @@ def fetcher(cache: Path, server: Server, tmp_path: Path) -> Iterator[Callable[[s
     started: list[subprocess.Popen[str]] = []
     file = server.file(server.content)
 
-    def start(unpacked: str) -> "subprocess.Popen[str]":
-        arguments = (file.url, file.checksum.digest, str(file.size_bytes), unpacked)
+    def start() -> "subprocess.Popen[str]":
+        arguments = (file.url, file.checksum.digest, str(file.size_bytes))
         command = [sys.executable, "-c", FETCHER, *arguments]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return started[-1]
@@ -196,32 +181,29 @@ def until(true: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to that within 20 s")
 
 
-@pytest.mark.parametrize("unpacked", ["unpacked", "packed"])
 def test_a_second_process_waits_and_downloads_nothing(
-    cache: Path, server: Server, fetcher: Callable[[str], "subprocess.Popen[str]"], unpacked: str
+    cache: Path, server: Server, fetcher: Callable[[], "subprocess.Popen[str]"]
 ) -> None:
-    first = fetcher(unpacked)
+    first = fetcher()
     until(lambda: server.starts == [0])
-    second = fetcher(unpacked)
+    second = fetcher()
     assert second.stderr is not None
     line = second.stderr.readline()
     assert "waiting" in line and "fetching toys" in line
     server.goes_on.set()
     answers = [process.communicate(timeout=20) for process in (first, second)]
-    place = cache / "toys-1" if unpacked == "unpacked" else cache
+    place = cache / "toys-1"
     assert [out for out, _ in answers] == [f"{place}\n", f"{place}\n"], answers
     assert server.starts == [0]
-    assert (place / "package" / "big.bin" if unpacked == "unpacked" else cache / "toys.tar").stat().st_size >= len(
-        CONTENT
-    )
+    assert (place / "package" / "big.bin").read_bytes() == CONTENT
 
 
 def test_after_a_kill_the_one_that_waits_goes_on_from_there(
-    cache: Path, server: Server, fetcher: Callable[[str], "subprocess.Popen[str]"]
+    cache: Path, server: Server, fetcher: Callable[[], "subprocess.Popen[str]"]
 ) -> None:
-    first = fetcher("unpacked")
+    first = fetcher()
     until(lambda: (cache / "toys.tar.part").is_file() and (cache / "toys.tar.part").stat().st_size > 0)
-    second = fetcher("unpacked")
+    second = fetcher()
     assert second.stderr is not None and "waiting" in second.stderr.readline()
     first.kill()
     first.wait()
@@ -236,7 +218,7 @@ def test_a_lock_that_cannot_be_made_is_named(server: Server, tmp_path: Path, mon
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path / "file"))
     with pytest.raises(StorageError, match=r"file/toys.lock .*(Not a directory|File exists)"):
-        fetch_dataset(toys(OfficialFiles((server.file(),))))
+        fetch_dataset(toys(OfficialArchive(server.file(), "toys-1")))
     assert server.starts == []
 
 

@@ -6,15 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from penstock.datasets.fetch.catalogue import Catalogue
-from penstock.datasets.fetch.completeness import Loads, import_function
+from penstock.datasets.fetch.catalogue import Catalogue, count_loaded, import_function
 from penstock.errors import DataError
-from reproduction.datasets.catalogue import CATALOGUE, HasListedFiles, HasPhotographs
+from reproduction.datasets.catalogue import CATALOGUE, count_listed_files, count_photographs
 
 
 @pytest.fixture
@@ -25,7 +25,8 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_loader_is_there() -> None:
-    loaders = [entry.completeness.loader for entry in CATALOGUE.entries if isinstance(entry.completeness, Loads)]
+    counts = [entry.count for entry in CATALOGUE.entries if isinstance(entry.count, partial)]
+    loaders = [count.args[0] for count in counts if count.func is count_loaded]
     assert len(loaders) == 2
     assert all(callable(import_function(loader)) for loader in loaders)
 
@@ -78,11 +79,13 @@ def photographs(nothing: Path) -> Path:
     return root
 
 
-SMALL = Catalogue("toys", (replace(CATALOGUE.entry("imagenet"), completeness=HasPhotographs(6, 4, synsets=2)),))
+FEW = partial(count_photographs, train=6, test=4, synsets=2)
+SMALL = Catalogue("toys", (replace(CATALOGUE.entry("imagenet"), count=FEW),))
 
 
 def test_the_expected_number_of_photographs_is_the_published_one() -> None:
-    assert CATALOGUE.entry("imagenet").completeness == HasPhotographs(train=1_281_167, test=50_000, synsets=1000)
+    count = CATALOGUE.entry("imagenet").count
+    assert isinstance(count, partial) and count.keywords == {"train": 1_281_167, "test": 50_000, "synsets": 1000}
 
 
 def test_photographs_are_counted(photographs: Path) -> None:
@@ -133,20 +136,20 @@ def test_listed_sounds_are_looked_for(tmp_path: Path, monkeypatch: pytest.Monkey
         for path in paths:
             (tmp_path / path).write_bytes(b"")
         (tmp_path / f"{name}.json").write_text(json.dumps([{"audio_file_path": path} for path in paths]))
-    assert HasListedFiles().count(tmp_path) == {"train": 1, "validation": 2, "test": 3}
+    assert count_listed_files(tmp_path) == {"train": 1, "validation": 2, "test": 3}
     assert CATALOGUE.check("hey-snips", tmp_path).samples == {"train": 1, "validation": 2, "test": 3}
     (tmp_path / "audio_files" / "dev1.wav").unlink()
     with pytest.raises(DataError, match=r"lacks 1 .*2 .*audio_files/dev1.wav"):
-        HasListedFiles().count(tmp_path)
+        count_listed_files(tmp_path)
     (tmp_path / "hey-snips").symlink_to(tmp_path)
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"lacks 1 .*dev1.wav"):
         CATALOGUE.fetch("hey-snips")
     (tmp_path / "train.json").write_text("[1]")
     with pytest.raises(DataError, match=r"train.json .*audio_file_path"):
-        HasListedFiles().count(tmp_path)
+        count_listed_files(tmp_path)
 
 
 def test_the_error_of_a_loader_is_passed_on(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="fashion-mnist not found"):
-        Loads("reproduction.datasets.fashion_mnist:fashion_mnist").count(tmp_path)
+        count_loaded("reproduction.datasets.fashion_mnist:fashion_mnist", tmp_path)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from helpers.file_server import Server
+from helpers.file_server import CONTENT, Server
 from penstock.datasets.fetch.download import Checksum
 from penstock.datasets.fetch.locations import DatasetLayout, DatasetSpec, fetch_dataset, find_dataset
-from penstock.datasets.fetch.sources import OfficialFiles, PythonPackage
+from penstock.datasets.fetch.sources import PythonPackage
 from penstock.errors import DataError
-from reproduction.datasets.sources import DebianPackage, NpmPackage, OnRequest
+from reproduction.datasets.sources import DebianPackage, NpmPackage, OfficialFiles, OnRequest
 
 
 @pytest.fixture
@@ -65,6 +65,13 @@ def test_an_error_lists_the_folders_searched_and_every_source(cache: Path, tmp_p
         find_dataset(spec)
     with pytest.raises(DataError, match=r"other \(neither"):
         find_dataset(spec, tmp_path / "usr" / "other")
+
+
+def test_official_files_are_fetched_once(cache: Path, server: Server) -> None:
+    spec = DatasetSpec("toys", (DatasetLayout("loose", ("set.bin",)),), (OfficialFiles((server.file(),)),))
+    assert fetch_dataset(spec).path == fetch_dataset(spec).path == cache
+    assert (cache / "set.bin").read_bytes() == CONTENT
+    assert server.starts == [0]
 
 
 def npm(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:

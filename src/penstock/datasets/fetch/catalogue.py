@@ -7,24 +7,32 @@ none of their dependencies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from penstock.datasets.fetch.completeness import Completeness, import_function
 from penstock.datasets.fetch.locations import DatasetLocation, DatasetSpec, fetch_dataset, find_dataset, locate
 from penstock.errors import DataError
 
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A published data set: where it is found, how the listing describes it, and how to tell that it is complete."""
+    """A published data set: where it is found, how the listing describes it, and how to tell that it is complete.
+
+    Attributes:
+        count: returns the number of samples in each split of a folder, or raises a DataError if it is not complete.
+        quick: ``count`` takes seconds, so that fetching can end with it. A small data set is read by its loader, which
+            compares checksums; of one of many files, which would take minutes to read, the files are counted.
+    """
 
     spec: DatasetSpec
     description: str
     licence: str
     size: str
-    completeness: Completeness
+    count: Callable[[Path], dict[str, int]]
+    quick: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,16 @@ class Catalogue:
 
     def listing(self) -> list[ListingRow]:
         """Return what each data set is, where it is on this machine, and how to get it."""
-        return [_row(entry) for entry in self.entries]
+        rows = []
+        for entry in self.entries:
+            get = entry.spec.advice
+            try:
+                found = locate(entry.spec)
+            except DataError as error:  # an unreadable folder must not end the listing
+                found, get = None, str(error)
+            path = None if found is None else str(found.path)
+            rows.append(ListingRow(entry.spec.name, entry.description, entry.licence, entry.size, path, get))
+        return rows
 
     def fetch(self, name: str, *, progress: bool = False) -> DatasetLocation:
         """Return the location of a data set, after downloading it into the cache if necessary.
@@ -89,8 +106,8 @@ class Catalogue:
         """
         entry = self.entry(name)
         found = fetch_dataset(entry.spec, progress=progress)
-        if entry.completeness.quick:
-            entry.completeness.count(found.path)
+        if entry.quick:
+            entry.count(found.path)
         return found
 
     def check(self, name: str, folder: str | Path | None = None) -> CheckedDataset:
@@ -104,20 +121,23 @@ class Catalogue:
             DataError: if it is missing, incomplete or damaged.
         """
         if name in self.folders:
-            return self._check_folder(name, folder)
+            if folder is None:
+                raise DataError(
+                    f"{name} needs a folder with one sub-folder of {self.folders[name].files} per class: "
+                    f"`{self.command} check {name} --folder FOLDER`."
+                )
+            classes: dict[str, dict[str, int]] = import_function(self.folders[name].count)(folder)
+            samples = {part: sum(counts.values()) for part, counts in classes.items()}
+            return CheckedDataset(name, str(folder), samples, classes)
         entry = self.entry(name)
         found = find_dataset(entry.spec, folder)
         for source in entry.spec.fetchable:
             if found.path.name in source.checksums:
                 source.checksums[found.path.name].check(found.path)
-        return CheckedDataset(name, str(found.path), entry.completeness.count(found.path))
+        return CheckedDataset(name, str(found.path), entry.count(found.path))
 
     def entry(self, name: str) -> CatalogueEntry:
-        """Return the entry of a data set.
-
-        Raises:
-            DataError: if the name is unknown or a folder format.
-        """
+        """Return the entry of a data set; raise a DataError if the name is unknown or a folder format."""
         known = {entry.spec.name: entry for entry in self.entries}
         if name in self.folders:
             raise DataError(
@@ -128,23 +148,19 @@ class Catalogue:
             raise DataError(f"unknown data set {name!r}; known: {', '.join((*known, *self.folders))}.")
         return known[name]
 
-    def _check_folder(self, name: str, folder: str | Path | None) -> CheckedDataset:
-        if folder is None:
-            raise DataError(
-                f"{name} needs a folder with one sub-folder of {self.folders[name].files} per class: `{self.command} "
-                f"check {name} --folder FOLDER`."
-            )
-        classes: dict[str, dict[str, int]] = import_function(self.folders[name].count)(folder)
-        samples = {part: sum(counts.values()) for part, counts in classes.items()}
-        return CheckedDataset(name, str(folder), samples, classes)
+
+def import_function(name: str) -> Callable[..., Any]:
+    """Import a function given as package.module:function."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
 
 
-def _row(entry: CatalogueEntry) -> ListingRow:
-    spec = entry.spec
-    get = spec.advice
-    try:
-        found = locate(spec)
-    except DataError as error:  # an unreadable folder must not end the listing
-        found, get = None, str(error)
-    path = None if found is None else str(found.path)
-    return ListingRow(spec.name, entry.description, entry.licence, entry.size, path, get)
+def count_loaded(loader: str, path: Path) -> dict[str, int]:
+    """Load a data set with a function given as package.module:function; return the number of samples in each split."""
+    data = import_function(loader)(path)
+    parts = {part: getattr(data, part, None) for part in ("train", "validation", "test")}
+    return {part: _length(samples) for part, samples in parts.items() if samples is not None}
+
+
+def _length(part: Any) -> int:
+    return len(part[0] if isinstance(part, tuple) else getattr(part, "y", part))  # a pair, wrist's windows, a Dataset

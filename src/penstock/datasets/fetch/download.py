@@ -68,7 +68,8 @@ def download(source: Download, folder: Path, *, progress: bool = False) -> Path:
     """
     part = folder / f"{source.file}.part"
     with storing(part):
-        received = _received(part, source.size_bytes)
+        size = part.stat().st_size if part.is_file() else 0
+        received = size if size <= source.size_bytes else 0  # larger than the file: start again
         _check_space(folder, source.size_bytes - received)
         if received < source.size_bytes:
             _receive(source, part, received, progress)
@@ -89,11 +90,6 @@ def format_size(size_bytes: int) -> str:
     if size_bytes >= 1e9:
         return f"{size_bytes / 1e9:.1f} GB"
     return f"{size_bytes / 1e6:.0f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e6:.2f} MB"
-
-
-def _received(part: Path, size_bytes: int) -> int:
-    size = part.stat().st_size if part.is_file() else 0
-    return size if size <= size_bytes else 0  # larger than the file: start again
 
 
 def _check_space(folder: Path, needed_bytes: int) -> None:
@@ -174,13 +170,11 @@ def _open_part(part: Path, *, append: bool) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _progress_bar(progress: bool, source: Download, received: int) -> Iterator[Callable[[int], None]]:
-    if not progress:
-        yield lambda count: None
-        return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=not progress) as bar:
         task = bar.add_task(source.file, total=source.size_bytes, completed=received)
         yield lambda count: bar.advance(task, count)

@@ -98,11 +98,7 @@ def cache_folder() -> Path:
 
 
 def locate(spec: DatasetSpec, folder: str | Path | None = None) -> DatasetLocation | None:
-    """Return where a data set is, or None. If a folder is given, no other is searched.
-
-    Raises:
-        DataError: if a folder cannot be read.
-    """
+    """Return where a data set is, or None. If a folder is given, no other is searched."""
     for place in _search_path(spec, folder):
         for layout in spec.layouts:
             with reading(place):
@@ -113,11 +109,7 @@ def locate(spec: DatasetSpec, folder: str | Path | None = None) -> DatasetLocati
 
 
 def find_dataset(spec: DatasetSpec, folder: str | Path | None = None) -> DatasetLocation:
-    """Return where a data set is.
-
-    Raises:
-        DataError: if it is not found; lists the folders searched, and how to get it.
-    """
+    """Return where a data set is, or raise a DataError with the folders searched and how to get it."""
     found = locate(spec, folder)
     if found is None:
         searched = "; ".join(f"{place} ({_what_is_missing(spec, place)})" for place in _search_path(spec, folder))

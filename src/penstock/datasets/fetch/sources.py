@@ -1,10 +1,14 @@
-"""Sources of data sets: where files are installed, and where they can be downloaded from.
+"""Sources of data sets: where files are installed, or can be downloaded from and unpacked.
 
 A source is any class with ``advice``; it is searched if it is also `Installed`, and fetched from if it is `Fetchable`.
 """
 
 from __future__ import annotations
 
+import gzip
+import tarfile
+import tempfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -12,9 +16,11 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from penstock.datasets.fetch.archives import check_empty, unpack
 from penstock.datasets.fetch.download import Checksum, Download, download, format_size
-from penstock.datasets.files import is_file, storing
+from penstock.datasets.files import is_file, reading, storing
+from penstock.errors import DataError, StorageError
+
+DAMAGED = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)  # what reading a damaged archive raises
 
 
 class Source(Protocol):
@@ -65,28 +71,6 @@ class PythonPackage:
 
 
 @dataclass(frozen=True)
-class OfficialFiles:
-    """Files at their official URLs, kept as they are."""
-
-    downloads: tuple[Download, ...]
-
-    @property
-    def checksums(self) -> dict[str, Checksum]:
-        return {one.file: one.checksum for one in self.downloads}
-
-    @property
-    def advice(self) -> str:
-        size = format_size(sum(one.size_bytes for one in self.downloads))
-        return f"{size} from {urlsplit(self.downloads[0].url).hostname}"
-
-    def fetch(self, folder: Path, *, progress: bool) -> None:
-        """Download the files that are not in the folder yet."""
-        for one in self.downloads:
-            if not is_file(folder / one.file):
-                download(one, folder, progress=progress)
-
-
-@dataclass(frozen=True)
 class OfficialArchive:
     """An archive at its official URL, unpacked into the folder ``inner`` and then deleted."""
 
@@ -99,7 +83,7 @@ class OfficialArchive:
 
     @property
     def advice(self) -> str:
-        return OfficialFiles((self.archive,)).advice
+        return f"{format_size(self.archive.size_bytes)} from {urlsplit(self.archive.url).hostname}"
 
     def fetch(self, folder: Path, *, progress: bool) -> None:
         """Download the archive, unless it exists with the right checksum, and unpack it."""
@@ -112,3 +96,39 @@ class OfficialArchive:
         unpack(packed, target, progress=progress)
         with storing(packed):
             packed.unlink()
+
+
+def unpack(archive: Path, target: Path, *, progress: bool = False) -> None:
+    """Unpack an archive into a new folder, which appears only when it is complete.
+
+    Raises:
+        DataError: if the archive is damaged, or a member would be written outside the folder.
+        StorageError: if the folder is not empty or cannot be written; then no files are left behind.
+    """
+    from rich.console import Console
+
+    check_empty(target)
+    status = Console(stderr=True, quiet=not progress).status(f"unpacking {archive.name}")
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
+            inside = Path(temporary) / target.name
+            with tarfile.open(archive) as opened, status:
+                opened.extractall(inside, filter="data")
+            inside.rename(target)
+    except DAMAGED as error:
+        raise DataError(f"cannot unpack {archive} ({error}): delete it and fetch it again.") from error
+    except OSError as error:
+        raise StorageError(
+            f"cannot unpack {archive} into {target} ({error.strerror or error}); no files were left behind. Free some "
+            "disk space, or set PENSTOCK_DATA to another folder."
+        ) from error
+
+
+def check_empty(target: Path) -> None:
+    """Raise a StorageError unless the path does not exist or is an empty folder."""
+    with reading(target):
+        occupied = any(target.iterdir()) if target.is_dir() else target.exists()
+    if occupied:
+        raise StorageError(
+            f"cannot unpack into {target}: it already exists and is not empty. Delete or move it, then fetch again."
+        )

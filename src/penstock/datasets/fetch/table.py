@@ -3,19 +3,20 @@
 The checksums of Speech Commands are those that torchaudio uses.
 """
 
-from penstock.datasets.fetch.catalogue import Catalogue, CatalogueEntry, FolderFormat
-from penstock.datasets.fetch.completeness import HasClips, Loads
+from functools import partial
+
+from penstock.datasets.fetch.catalogue import Catalogue, CatalogueEntry, FolderFormat, count_loaded
 from penstock.datasets.fetch.download import Checksum, Download
 from penstock.datasets.fetch.locations import DatasetLayout, DatasetSpec
 from penstock.datasets.fetch.sources import OfficialArchive, PythonPackage
+from penstock.datasets.speech_commands import LISTS, count_clips
 
 
 def _speech_commands(version: str, sha256: str, size_bytes: int) -> DatasetSpec:
     folder = f"speech_commands_v{version}"
     url = f"http://download.tensorflow.org/data/{folder}.tar.gz"
     archive = Download(url, f"{folder}.tar.gz", Checksum("sha256", sha256), size_bytes)
-    lists = ("validation_list.txt", "testing_list.txt")
-    layout = DatasetLayout("official", lists, inner=folder)
+    layout = DatasetLayout("official", tuple(LISTS.values()), inner=folder)
     return DatasetSpec(f"speech-commands-v{version}", (layout,), (OfficialArchive(archive, folder),))
 
 
@@ -32,17 +33,18 @@ WRIST = DatasetSpec(
     (PythonPackage("seglearn", "data"),),
 )
 
+_count_wrist = partial(count_loaded, "penstock.datasets.wrist:wrist")
+_count_clips_1, _count_clips_2 = partial(count_clips, expected=64_721), partial(count_clips, expected=105_829)
+
 CATALOGUE = Catalogue(
     "penstock data",
     (
+        CatalogueEntry(WRIST, "81 minutes of 7 exercises, 6 axes, 50 Hz", "BSD", "18 MB", _count_wrist),
         CatalogueEntry(
-            WRIST, "81 minutes of 7 exercises, 6 axes, 50 Hz", "BSD", "18 MB", Loads("penstock.datasets.wrist:wrist")
+            SPEECH_COMMANDS_1, "65,000 spoken words of 30, 1 s each", "CC BY 4.0", "2.1 GB", _count_clips_1, quick=True
         ),
         CatalogueEntry(
-            SPEECH_COMMANDS_1, "65,000 spoken words of 30, 1 s each", "CC BY 4.0", "2.1 GB", HasClips(64_721)
-        ),
-        CatalogueEntry(
-            SPEECH_COMMANDS_2, "106,000 spoken words of 35, 1 s each", "CC BY 4.0", "3.4 GB", HasClips(105_829)
+            SPEECH_COMMANDS_2, "106,000 spoken words of 35, 1 s each", "CC BY 4.0", "3.4 GB", _count_clips_2, quick=True
         ),
     ),
     {

@@ -1,15 +1,16 @@
 """Tar archives: unpacked completely or not at all, damaged."""
 
 import errno
+import itertools
 import os
 import tarfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from penstock.datasets.fetch.archives import unpack
+from helpers.archives import check_any_damage, packed
+from penstock.datasets.fetch.sources import unpack
 from penstock.errors import DataError, StorageError
 
 
@@ -19,12 +20,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.txt").write_text("a")
-    (tmp_path / "in" / "b.txt").write_text("b")
-    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
-        opened.add(tmp_path / "in", "package")
-    return tmp_path / "set.tar.gz"
+    return packed(tmp_path)
 
 
 def test_a_damaged_archive_says_so_and_leaves_nothing(archive: Path, tmp_path: Path) -> None:
@@ -35,21 +31,8 @@ def test_a_damaged_archive_says_so_and_leaves_nothing(archive: Path, tmp_path: P
 
 
 def test_any_damage_to_an_archive_is_a_damaged_archive(tmp_path: Path) -> None:
-    """One bit in a hundred bytes is turned around: zlib, gzip and tar each have errors of their own."""
-    words = np.random.default_rng(0).choice(["foo ", "bar ", "quux "], 40_000)
-    (tmp_path / "a.txt").write_text("".join(words))
-    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as opened:
-        opened.add(tmp_path / "a.txt", "package/a.txt")
-    content, errors = (tmp_path / "set.tar.gz").read_bytes(), 0
-    for at in range(0, len(content), 100):
-        harmed = bytearray(content)
-        harmed[at] ^= 1 << at // 100 % 8
-        (tmp_path / "set.tar.gz").write_bytes(harmed)
-        try:
-            unpack(tmp_path / "set.tar.gz", tmp_path / f"out{at}")
-        except DataError:
-            errors += 1
-    assert errors
+    numbers = itertools.count()
+    check_any_damage(tmp_path, lambda archive: unpack(archive, tmp_path / f"out{next(numbers)}"))
 
 
 def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path: Path) -> None:
