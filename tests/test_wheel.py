@@ -16,7 +16,7 @@ from torch import nn
 import penstock as ps
 
 ROOT = Path(__file__).parents[1]
-MAX_LINES = 18_400  # 18,000 is the target; the rebuilt tree had 17,978
+MAX_LINES = 18_000
 
 
 @pytest.fixture(scope="module")
