@@ -28,7 +28,7 @@ SEEDS = tuple(range(6))
 def trained(data: Splits, seed: int, at: float) -> ps.GatedNetwork:
     """Return a trained network, gated at a depth (0: plain); a broken training goes on, a finished one is read."""
     torch.manual_seed(seed)
-    layer = ps.LayerConfig(gate_width=GATE, class_loss_weight=TELLS_APART)
+    layer = ps.LayerConfig(head="linear", gate_width=GATE, class_loss_weight=TELLS_APART)
     net = ps.gate(resnet8(in_channels=1, classes=6, width=WIDTH), data.train.x[:2], at=at, layer=layer)
     ps.fit(
         net,

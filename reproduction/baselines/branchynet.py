@@ -24,7 +24,7 @@ from penstock.datasets.loading import Data, batches
 from penstock.evaluation.outputs import collect
 from penstock.gating.cascade import exit_stages
 from penstock.gating.layers import Gate, LayerConfig
-from penstock.gating.layers.config import Granularity
+from penstock.gating.layers.head import Head, build_head
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective
 from penstock.gating.surgery import gate
@@ -38,9 +38,9 @@ def branchynet(
     model: nn.Module, example: Tensor, at: float | str | Sequence[float | str] = 0.4, *, background: int = 0
 ) -> GatedNetwork:
     """Insert BranchyNet exits into a copy of ``model``, where `gate` would insert gates."""
-    net = gate(model, example, at, layer=LayerConfig("gate"), background=background)
+    net = gate(model, example, at, layer=LayerConfig("gate", head="linear"), background=background)
     for layer in net.layers:
-        exit_ = Exit(layer.feature, layer.config.granularity, classes=net.spec.classes, background=background)
+        exit_ = Exit(build_head(layer.feature, layer.config), classes=net.spec.classes, background=background)
         layer.gate = exit_.to(example.device).train(layer.training)
     return net
 
@@ -52,18 +52,10 @@ class Exit(Gate):
         x: (batch, *feature) -> class logits: (batch, classes).
     """
 
-    def __init__(
-        self,
-        feature: tuple[int, ...],
-        granularity: Granularity = "element",
-        *,
-        classes: int,
-        background: int = 0,
-        width: int = 16,
-    ):
-        super().__init__(feature, granularity, width=width)
+    def __init__(self, head: Head, *, classes: int, background: int = 0):
+        super().__init__(head)
         self.background = background
-        self.score = nn.Linear(width, classes)
+        self.score = nn.Linear(head.width, classes)
 
     def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
         return self.score(self.hidden(x, kept)).float()  # type: ignore[no-any-return]
@@ -72,9 +64,6 @@ class Exit(Gate):
         entropy = relative_entropy(out)
         score = torch.where(out.argmax(1) == self.background, entropy, torch.ones_like(entropy))
         return score.clamp(EPSILON, 1 - EPSILON).logit()
-
-    def macs(self, kept: int) -> int:
-        return (kept + self.score.out_features) * self.width
 
 
 def relative_entropy(logits: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ class G(_Joint):
 
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the network with its gate."""
-        return gate(model, example, at=[cut_after(self.block, model)], layer=LayerConfig("gate"))
+        return gate(model, example, at=[cut_after(self.block, model)], layer=LayerConfig("gate", head="linear"))
 
     def objective(self, masks: Masks) -> Objective:
         """Return the paper's objective with β = 0."""
@@ -157,7 +157,7 @@ class GC(_Joint):
     def build(self, model: nn.Module, example: Tensor, masks: Masks) -> GatedNetwork:
         """Return the gated network."""
         places = [cut_after(block, model) for block in self.blocks]
-        return gate(model, example, at=places, layer=LayerConfig(mask=masks.kind))
+        return gate(model, example, at=places, layer=LayerConfig(mask=masks.kind, head="linear"))
 
     def objective(self, masks: Masks) -> Objective:
         """Return the paper's objective; α and β are divided among the layers, so that their sums do not change."""
@@ -179,7 +179,10 @@ class GateInput(_Joint):
             return GC(self.alpha, self.beta).build(model, example, masks)
         if not isinstance(model, BlockNet):
             raise DataError(f"GateInput requires a network of {DEPTH} blocks (BlockNet), got {type(model).__name__}.")
-        layers = {DEFAULT_BLOCK: LayerConfig("compression", mask=masks.kind), self.block: LayerConfig("gate")}
+        layers = {
+            DEFAULT_BLOCK: LayerConfig("compression", mask=masks.kind),
+            self.block: LayerConfig("gate", head="linear"),
+        }
         places = sorted(layers)
         bounds = [0, *places, DEPTH]
         parts: list[nn.Module] = [model.blocks[a:b] for a, b in pairwise(bounds)]

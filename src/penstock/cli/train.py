@@ -16,7 +16,7 @@ from penstock.cli.show import AsJson, line, show
 from penstock.datasets.loading import batches, class_counts
 from penstock.errors import StorageError, require
 from penstock.gating import checkpoint, surgery
-from penstock.gating.layers.config import GateInput, Granularity, LayerConfig, MaskKind, Parts
+from penstock.gating.layers.config import GateInput, Granularity, HeadKind, LayerConfig, MaskKind, Parts
 from penstock.gating.objective import Objective
 from penstock.gating.tables import network_table
 from penstock.training.config import FitConfig
@@ -68,15 +68,35 @@ def train_command(
             metavar="MASK",
         ),
     ] = "thresholded",
+    keep: Annotated[
+        str | None,
+        layer_option(
+            help='How much may cross the cut, instead of --beta: 410 values, a share (0.05) or "1640 bytes".',
+            metavar="AMOUNT",
+            show_default=False,
+        ),
+    ] = None,
+    bits: Annotated[int, layer_option(help="Bits of each value that crosses: 32, 8 or 4.", metavar="N")] = 32,
+    head: Annotated[
+        HeadKind,
+        layer_option(
+            help="How a gate reads the features: linear, conv, conv2 (one or two convolutions), attention (for "
+            "tokens); auto: what suits their shape.",
+            metavar="HEAD",
+        ),
+    ] = "auto",
     gate_input: Annotated[
         GateInput,
         layer_option(
-            help="What a gate reads. kept: the mean of each kept channel or feature; all: every value of those, for "
-            "inputs of a fixed size.",
+            help="What a linear head reads. kept: the mean of each kept channel or feature; all: every value of "
+            "those, for inputs of a fixed size.",
             metavar="INPUT",
         ),
     ] = "kept",
-    gate_width: Annotated[int, layer_option(help="Hidden units of a gate.", metavar="N")] = 16,
+    gate_width: Annotated[
+        int | None,
+        layer_option(help="Hidden units, or first channels, of a gate. Default: 16, or 32.", show_default=False),
+    ] = None,
     class_loss_weight: Annotated[
         float,
         layer_option(help="Weight of a class loss at the gate, such as 0.3; 0: the paper's gate.", metavar="WEIGHT"),
@@ -125,7 +145,17 @@ def train_command(
         network,
         example,
         after or parse_cuts(at),
-        layer=LayerConfig(parts, granularity, mask, gate_width, gate_input, class_loss_weight),
+        layer=LayerConfig(
+            parts,
+            granularity,
+            mask,
+            keep=_amount(keep),
+            bits=bits,  # type: ignore[arg-type]
+            head=head,
+            gate_width=gate_width,
+            gate_input=gate_input,
+            class_loss_weight=class_loss_weight,
+        ),
         positives=_positives(positives, splits.get("class_names")),
         background=background,
     )
@@ -155,6 +185,16 @@ def train_command(
         network_table(net),
         line(f"Written: {out}"),
     )
+
+
+def _amount(text: str | None) -> int | float | str | None:
+    """Return --keep as `LayerConfig` takes it."""
+    if text is None or " " in text:
+        return text
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        return text  # refused by LayerConfig
 
 
 def _positives(positives: list[str] | None, names: Sequence[str] | None) -> list[int] | list[list[int]] | None:

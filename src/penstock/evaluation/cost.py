@@ -39,7 +39,7 @@ def gated_cost(net: GatedNetwork, exit_stage: Tensor, active: Collection[int] | 
         if i in active:
             macs += scored * layer.gate_macs
         macs += crossed * net.spec.macs[i + 1]
-        payload += crossed * layer.transmitted_values * FLOAT_BYTES
+        payload += crossed * layer.transmitted_bytes
     return Cost(macs, payload)
 
 

@@ -31,7 +31,8 @@ class DeployedStage(nn.Module):
         if self.next_layer is not None and is_gated(net, number):
             gate = self.next_layer.gate
             assert gate is not None
-            self.gate = gate if self.next_layer.compression is None else gate.shrink(self.next_layer.read)
+            self.reads_unmasked = self.next_layer.compression is None or gate.head.reads_unmasked
+            self.gate = gate if self.reads_unmasked else gate.shrink(self.next_layer.read)
         packing, unpacking = (
             None if layer is None else layer.compression for layer in (self.next_layer, self.previous_layer)
         )
@@ -49,7 +50,7 @@ class DeployedStage(nn.Module):
         packed = x if self.kept is None else self.next_layer.layout.pack(x, self.kept)
         if self.gate is None:
             return packed.flatten(1)  # type: ignore[no-any-return]
-        return packed.flatten(1), self.gate.gate_logit(self.gate(packed))
+        return packed.flatten(1), self.gate.gate_logit(self.gate(x if self.reads_unmasked else packed))
 
     def unpack(self, values: Tensor) -> Tensor:
         """Put received values back into their places; the first stage's input is not packed."""
@@ -73,6 +74,10 @@ def check(net: GatedNetwork) -> None:
         if layer.compression is not None and not len(layer.compression.kept):
             raise ExportError(
                 f"the mask after stage {number} keeps 0 of {prod(layer.feature)} values. Train with a lower beta."
+            )
+        if layer.quantizer is not None and not layer.quantizer.ready:
+            raise ExportError(
+                f"the values after stage {number} have {layer.config.bits} bits and no range yet: train the network."
             )
         if net.thresholds[number - 1] == math.inf:
             raise ExportError(

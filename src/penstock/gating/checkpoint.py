@@ -26,7 +26,7 @@ from penstock.gating.surgery import gate
 from penstock.runtime.bundle.guarantee import Guarantee
 from penstock.runtime.files import write_atomically
 
-FORMAT = 3
+FORMAT = 4
 KEY = "penstock"
 
 

@@ -160,7 +160,7 @@ class GatedNetwork(nn.Module):
                     alive, x = alive[~stopped], x[~stopped]
                     if not len(alive):
                         break
-                x = layer.apply_mask(x)
+                x = layer.send(x)
             else:
                 logits[alive] = self.stages[-1](x).float()
                 label[alive] = logits[alive].argmax(1)

@@ -66,7 +66,7 @@ def network_table(net: GatedNetwork) -> Table:
             score = threshold_score(layer.gate.threshold.item())
             macs += layer.gate_macs
         kept = f"{layer.transmitted_values:,}"
-        payload = f"{layer.transmitted_values * FLOAT_BYTES:,}"
+        payload = f"{layer.transmitted_bytes:,}"
         table.add_row(str(i + 1), net.spec.at[i], count(macs), dims(layer.feature), kept, payload, positives, score)
     return table
 

@@ -182,6 +182,7 @@ class _FitModule(GatedLightningModule):
 
     def on_train_batch_start(self, batch: Any, index: int) -> None:
         """Seed by epoch and batch, so that a resumed run draws the same random numbers."""
+        super().on_train_batch_start(batch, index)
         torch.manual_seed(hash((self.config.seed, self.current_epoch, index, self.global_rank)) % 2**63)
 
     def on_train_epoch_end(self) -> None:

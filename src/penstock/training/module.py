@@ -18,6 +18,7 @@ from penstock.gating.network import GatedNetwork, not_finite
 from penstock.gating.objective import Objective
 from penstock.training.epoch_metrics import EpochMetrics, LossRise, collapse
 from penstock.training.optimizer import OptimizerConfig, OptimizerFactory
+from penstock.training.thinning import thin
 
 
 class CollapseWarning(UserWarning):
@@ -107,6 +108,10 @@ class GatedLightningModule(L.LightningModule):
         if schedule is None:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_train_batch_start(self, batch: Any, index: int) -> None:
+        """Thin masks with ``keep``."""
+        thin(self.net, self.global_step / self.trainer.estimated_stepping_batches)
 
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         loss = self._step("train", batch, index)

@@ -18,7 +18,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from penstock.errors import TrainingError
 from penstock.runtime.files import write_atomically
 
-FORMAT = 3
+FORMAT = 4
 """The format of run.json and the checkpoints next to it; format 1 had no number."""
 
 

@@ -11,7 +11,7 @@ from penstock.gating.layers import GatedCompression
 def test_a_gate_alone_can_read_every_value():
     torch.manual_seed(0)
     layer = GatedCompression((4, 6), ps.LayerConfig("gate", granularity="channel", gate_input="all"))
-    assert layer.gate.squeeze.in_features == len(layer.read) == 24
+    assert layer.gate.head.squeeze.in_features == len(layer.read) == 24
     assert not layer.any_length
 
 
@@ -28,7 +28,9 @@ GRANULARITIES = ["element", "channel", "feature"]
 @pytest.mark.parametrize("gate_input", ["kept", "all"])
 @pytest.mark.parametrize("class_loss_weight", [0.0, 0.3])
 def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, granularity, gate_input, class_loss_weight):
-    config = ps.LayerConfig(granularity=granularity, gate_input=gate_input, class_loss_weight=class_loss_weight)
+    config = ps.LayerConfig(
+        granularity=granularity, head="linear", gate_input=gate_input, class_loss_weight=class_loss_weight
+    )
     layer, x = GatedCompression(feature, config, classes=5), torch.randn(6, *feature)
     with torch.no_grad():
         layer.compression.phi.copy_(torch.rand_like(layer.compression.phi))
@@ -36,10 +38,10 @@ def test_the_shrunk_gate_computes_the_same_from_packed_features(feature, granula
     _, expected = layer(x)
     packed, kept = layer.compression.pack(x), layer.compression.kept
     small = layer.gate.shrink(layer.read)
-    assert small is not layer.gate and small.squeeze is not layer.gate.squeeze
-    assert small.squeeze.weight.shape == (16, packed[0].numel() if gate_input == "all" else len(kept))
+    assert small is not layer.gate and small.head.squeeze is not layer.gate.head.squeeze
+    assert small.head.squeeze.weight.shape == (16, packed[0].numel() if gate_input == "all" else len(kept))
     torch.testing.assert_close(small(packed), expected)
     torch.testing.assert_close(layer.score(x), expected)
     assert layer.gate_macs == sum(
-        p.numel() for n, p in small.named_parameters() if n in ("squeeze.weight", "score.weight")
+        p.numel() for n, p in small.named_parameters() if n in ("head.squeeze.weight", "score.weight")
     )

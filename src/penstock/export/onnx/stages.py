@@ -12,6 +12,7 @@ from torch import Tensor
 from penstock.datasets.loading import Data, batches
 from penstock.export.exporters import StageFile, stage_tensors
 from penstock.export.onnx.channel_pruning import prune_channels
+from penstock.export.onnx.codes import decode_input, encode_output
 from penstock.export.onnx.graph import cleaned, macs, to_bytes, to_graph
 from penstock.export.onnx.payload import convert_input, convert_output, quantization_of
 from penstock.export.onnx.quantization import quantize
@@ -35,9 +36,14 @@ def export_onnx(net: GatedNetwork, example: Tensor, precision: Precision) -> lis
         graphs, tensors = _quantized(net, graphs, tensors, precision)
     else:
         tensors[1:-1] = [replace(values, dtype=precision.payload) for values in tensors[1:-1]]
-    for graph, next_graph, values in zip(graphs, graphs[1:], tensors[1:], strict=False):
-        convert_output(graph, values)
-        convert_input(next_graph, values)
+    for i, layer in enumerate(net.layers):
+        if layer.quantizer is not None:
+            tensors[i + 1] = TensorSpec((layer.transmitted_bytes,), "uint8")
+            encode_output(graphs[i], layer)
+            decode_input(graphs[i + 1], layer)
+        else:
+            convert_output(graphs[i], tensors[i + 1])
+            convert_input(graphs[i + 1], tensors[i + 1])
     contents = map(to_bytes, graphs)
     return [StageFile(*parts) for parts in zip(contents, counts, tensors, tensors[1:], errors, strict=False)]
 

@@ -7,6 +7,8 @@ mask.py binarises φ; mask_layout.py maps mask dimensions to features.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +16,9 @@ from penstock.errors import ObjectiveError, ShapeError
 from penstock.gating.layers.config import Granularity, MaskKind
 from penstock.gating.layers.mask import TRAINING_MASKS, binary_mask, clip
 from penstock.gating.layers.mask_layout import MASK_LAYOUTS, MaskLayout, packed_positions
+
+MEMORY = 0.98
+"""Of the running mean of a dimension's importance: about 50 batches."""
 
 
 def transmission_cost(phi: Tensor, p: float = 2.0) -> Tensor:
@@ -41,6 +46,8 @@ class Compression(nn.Module):
         feature: the shape of one sample's features, without the batch.
         granularity: what one mask dimension covers, as in `LayerConfig`.
         mask: how φ becomes binary during training, as in `LayerConfig`.
+        keep: how many dimensions are kept in the end: those whose values matter most to the loss, by a running mean of
+            (value · gradient)², the Fisher information; `thin` drops the others. None to learn φ by its gradient.
 
     Shapes:
         x: (batch, *feature) -> (batch, *feature), zero where dropped.
@@ -50,17 +57,47 @@ class Compression(nn.Module):
     (1.0, [0, 1, 2, 3])
     """
 
-    def __init__(self, feature: tuple[int, ...], granularity: Granularity = "element", mask: MaskKind = "thresholded"):
+    importance: Tensor | None
+
+    def __init__(
+        self,
+        feature: tuple[int, ...],
+        granularity: Granularity = "element",
+        mask: MaskKind = "thresholded",
+        keep: int | None = None,
+    ):
         super().__init__()
         self.feature = tuple(feature)
         self.granularity = granularity
         self.mask_kind = mask
-        self.phi = nn.Parameter(1 - 0.5 * torch.rand(self.layout.mask_shape(self.feature)))
+        self.phi = nn.Parameter(1 - 0.5 * torch.rand(self.layout.mask_shape(self.feature)), requires_grad=keep is None)
+        self.keep = keep
+        self.register_buffer("importance", None if keep is None else torch.zeros_like(self.phi))
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
         mask = TRAINING_MASKS[self.mask_kind](self.phi, len(x)) if self.training else self.mask
-        return x * mask.to(x.dtype)
+        masked = x * mask.to(x.dtype)
+        if self.importance is not None and self.training and torch.is_grad_enabled():
+            if not masked.requires_grad:  # what comes before is frozen
+                masked.requires_grad_()
+            masked.register_hook(partial(self._observe, x.detach()))
+        return masked
+
+    @torch.no_grad()
+    def _observe(self, x: Tensor, grad: Tensor) -> None:
+        """Add a batch to the running mean of what each dimension matters to the loss, also of dropped ones."""
+        assert self.importance is not None
+        matters = (x.float() * grad.float()).square().mean(0)
+        axes = [i for i, size in enumerate(self.phi.shape) if size == 1]
+        self.importance.lerp_(matters.sum(axes, keepdim=True) if axes else matters, 1 - MEMORY)
+
+    @torch.no_grad()
+    def keep_only(self, count: int) -> None:
+        """Keep the ``count`` most important dimensions."""
+        assert self.importance is not None
+        best = self.importance.flatten().topk(count).indices
+        self.phi.zero_().flatten()[best] = 1.0
 
     def pack(self, x: Tensor) -> Tensor:
         """Return only the kept dimensions of ``x``."""

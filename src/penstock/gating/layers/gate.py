@@ -1,57 +1,39 @@
-"""The gate: a small binary head that scores whether a sample needs the next stage (the paper's section 2.1).
-
-The head must survive the paper's learning rate of 0.01. A narrow ReLU layer on flattened features did not: its units
-died and it stopped everything. Here the narrow layer is normalised before its activation, so no step, however large,
-can push all units to one side (docs/decisions/0004-gate-head.md).
-"""
+"""The gate: a small binary head that scores whether a sample needs the next stage (the paper's section 2.1)."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Collection
-from math import inf, prod
+from math import inf
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from penstock.errors import LabelError, ObjectiveError
-from penstock.gating.layers.config import Granularity
-from penstock.gating.layers.mask_layout import MASK_LAYOUTS
+from penstock.gating.layers.head import Head, LinearHead
 
 
 class Gate(nn.Module):
     """Score each sample: is there anything here worth waking the next island for?
 
-    The gate reads one value per mask dimension, so its weights shrink with the mask: given ``kept``, it reads packed
-    features and computes the same as from the masked ones.
-
     Shapes:
         x: (batch, *feature) -> logits: (batch,); a sample passes when its logit reaches ``threshold``.
 
     Attributes:
+        head: from features to the hidden units that are scored.
         positives: Ω, the labels that this gate lets pass; None for all but ``background``.
         threshold: the logit at which a sample passes; 0 (a probability of ½) until calibrated.
     """
 
     threshold: Tensor
 
-    def __init__(
-        self,
-        feature: tuple[int, ...],
-        granularity: Granularity = "element",
-        *,
-        width: int = 16,
-        positives: Collection[int] | None = None,
-    ):
+    def __init__(self, head: Head, *, positives: Collection[int] | None = None):
         super().__init__()
         if positives is not None and not len(positives):
             raise LabelError("positives must name at least one label, or be None for all but background, got none.")
-        self.granularity, self.width = granularity, width
         self.positives = None if positives is None else tuple(sorted({int(label) for label in positives}))
-        self.squeeze = nn.Linear(prod(MASK_LAYOUTS[granularity].mask_shape(feature)), width)
-        self.norm = nn.LayerNorm(width)
-        self.score = nn.Linear(width, 1)
+        self.head = head
+        self.score = nn.Linear(head.width, 1)
         self.register_buffer("threshold", torch.zeros((), dtype=torch.float64))
 
     def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
@@ -59,11 +41,7 @@ class Gate(nn.Module):
 
     def hidden(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
         """Return the hidden units of features, or of packed features: (batch, width)."""
-        weight = self.squeeze.weight if kept is None else self.squeeze.weight.index_select(1, kept)
-        pooled = MASK_LAYOUTS[self.granularity].pool(x)  # (batch, units)
-        if not torch.is_autocast_enabled(x.device.type):  # autocast casts by itself
-            pooled = pooled.to(weight.dtype)
-        return F.silu(self.norm(F.linear(pooled, weight, self.squeeze.bias)))
+        return self.head(x) if kept is None else self.head(x, kept)  # type: ignore[no-any-return]
 
     def gate_logit(self, out: Tensor) -> Tensor:
         """Return the logit that is compared with the threshold, (batch,), given the output of `forward`."""
@@ -77,13 +55,12 @@ class Gate(nn.Module):
 
     def shrink(self, kept: Tensor) -> Gate:
         """Return the gate for packed features, with the parameters of the kept dimensions only."""
-        small = nn.utils.skip_init(nn.Linear, len(kept), self.width).to(self.squeeze.weight)
-        small.load_state_dict({"weight": self.squeeze.weight.detach().index_select(1, kept), "bias": self.squeeze.bias})
-        return copy.deepcopy(self, {id(self.squeeze): small}).train(self.training)  # the copy has `small` as squeeze
+        assert isinstance(self.head, LinearHead)
+        return copy.deepcopy(self, {id(self.head): self.head.shrink(kept)}).train(self.training)
 
     def macs(self, kept: int) -> int:
         """Return the multiply-accumulates of one decision when ``kept`` dimensions are read."""
-        return (kept + 1) * self.width
+        return self.head.macs(kept) + self.score.out_features * self.head.width
 
     def extra_repr(self) -> str:
         positives = "all but background" if self.positives is None else self.positives
@@ -108,20 +85,18 @@ class ClassGate(Gate):
 
     def __init__(
         self,
-        feature: tuple[int, ...],
-        granularity: Granularity = "element",
+        head: Head,
         *,
         classes: int,
         background: int = 0,
         class_loss_weight: float = 1.0,
-        width: int = 16,
         positives: Collection[int] | None = None,
     ):
-        super().__init__(feature, granularity, width=width, positives=positives)
+        super().__init__(head, positives=positives)
         if not 0 < class_loss_weight < inf:
             raise ObjectiveError(f"class_loss_weight must be finite and above 0, got {class_loss_weight:g}.")
         self.background, self.class_loss_weight = background, class_loss_weight
-        self.score = nn.Linear(width, classes)
+        self.score = nn.Linear(head.width, classes)
         positive = self.omega(torch.arange(classes), background)
         if positive.all() or not positive.any():
             raise LabelError(
@@ -137,9 +112,6 @@ class ClassGate(Gate):
     def gate_logit(self, out: Tensor) -> Tensor:
         inside, outside = out.index_select(1, self.inside), out.index_select(1, self.outside)
         return inside.logsumexp(1) - outside.logsumexp(1)
-
-    def macs(self, kept: int) -> int:
-        return (kept + self.score.out_features) * self.width
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, class_loss_weight={self.class_loss_weight:g}"

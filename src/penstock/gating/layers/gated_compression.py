@@ -13,7 +13,9 @@ from penstock.errors import LabelError
 from penstock.gating.layers.compression import Compression
 from penstock.gating.layers.config import Granularity, LayerConfig
 from penstock.gating.layers.gate import ClassGate, Gate
+from penstock.gating.layers.head import build_head, gate_granularity, resolved
 from penstock.gating.layers.mask_layout import MASK_LAYOUTS, MaskLayout
+from penstock.gating.layers.quantizer import Quantizer
 
 FLOAT_BYTES = 4
 """Features are sent as float32 unless they are quantized."""
@@ -51,9 +53,14 @@ class GatedCompression(nn.Module):
     ):
         super().__init__()
         self.feature = tuple(feature)
-        self.config = config
-        mask = Compression(self.feature, config.granularity, config.mask) if config.has_compression else None
-        self.compression = mask
+        self.config = config = resolved(config, self.feature)
+        self.quantizer: Quantizer | None = None
+        if config.bits < 32:
+            self.quantizer = Quantizer(self.feature, config.bits, axis=self.layout.channels)
+        self.compression = None
+        if config.has_compression:
+            keep = config.kept_dimensions(self.feature)
+            self.compression = Compression(self.feature, config.granularity, config.mask, keep)
         self.gate = self._build_gate(positives, classes, background) if config.has_gate else None
 
     def _build_gate(self, positives: Collection[int] | None, classes: int | None, background: int) -> Gate:
@@ -63,20 +70,22 @@ class GatedCompression(nn.Module):
             if classes is None:
                 raise LabelError("class_loss_weight needs the number of classes: pass classes.")
             build = partial(ClassGate, classes=classes, background=background, class_loss_weight=weight)
-        return build(self.feature, self._gate_granularity, width=self.config.gate_width, positives=positives)
+        return build(build_head(self.feature, self.config), positives=positives)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        masked = self.apply_mask(x)
-        return masked, None if self.gate is None else self.gate(masked)
+        masked = x if self.compression is None else self.compression(x)
+        gate_out = None if self.gate is None else self.gate(x if self.gate.head.reads_unmasked else masked)
+        return masked if self.quantizer is None else self.quantizer(masked), gate_out
 
-    def apply_mask(self, x: Tensor) -> Tensor:
-        """Return the features with the dropped dimensions set to zero."""
-        return x if self.compression is None else self.compression(x)
+    def send(self, x: Tensor) -> Tensor:
+        """Return the features as the next stage gets them: zero where dropped, and quantized."""
+        masked = x if self.compression is None else self.compression(x)
+        return masked if self.quantizer is None else self.quantizer(masked)
 
     def score(self, x: Tensor) -> Tensor:
-        """Return the gate's output for unmasked features, reading only what the mask keeps."""
+        """Return the gate's output for unmasked features; a linear head reads only what the mask keeps."""
         assert self.gate is not None
-        if self.compression is None:
+        if self.compression is None or self.gate.head.reads_unmasked:
             return self.gate(x)
         return self.gate(self.compression.pack(x), self.read)
 
@@ -98,7 +107,9 @@ class GatedCompression(nn.Module):
     @property
     def any_length(self) -> bool:
         """Whether axes that the mask does not cover may differ in length from the example."""
-        return MASK_LAYOUTS[self._gate_granularity].any_length
+        mask = self.compression is None or self.layout.any_length
+        gate = self.gate is None or self.gate.head.reads_unmasked or MASK_LAYOUTS[self._gate_granularity].any_length
+        return mask and gate
 
     @property
     def density(self) -> float:
@@ -111,13 +122,18 @@ class GatedCompression(nn.Module):
         return round(self.density * prod(self.feature))
 
     @property
+    def transmitted_bytes(self) -> int:
+        """The bytes of these values."""
+        return -(-self.transmitted_values * self.config.bits // 8)
+
+    @property
     def gate_macs(self) -> int:
         """The multiply-accumulates of one gate decision; 0 without a gate."""
         return 0 if self.gate is None else self.gate.macs(round(self.density * self._gate_inputs))
 
     @property
     def _gate_granularity(self) -> Granularity:
-        return "element" if self.config.gate_input == "all" else self.config.granularity
+        return gate_granularity(self.config)
 
     @property
     def _gate_inputs(self) -> int:

@@ -17,6 +17,8 @@ class MaskLayout:
 
     any_length = False
     """Whether axes that the mask does not cover may differ in length from the example."""
+    channels = 0
+    """The axis of the features, without the batch, along which values differ in range."""
 
     def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
         """Return the mask's shape, which broadcasts against ``feature``."""
@@ -45,7 +47,7 @@ class _AxisLayout(MaskLayout):
     any_length = True
 
     def __init__(self, axis: int):
-        self.axis = axis
+        self.axis, self.channels = axis, min(axis, 0)
 
     def mask_shape(self, feature: tuple[int, ...]) -> tuple[int, ...]:
         axis = self.axis % (len(feature) + 1) - 1

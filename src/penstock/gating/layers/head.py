@@ -1,0 +1,161 @@
+"""What a gate computes before its score: from features to a few hidden units.
+
+The heads must survive the paper's learning rate of 0.01. A narrow ReLU layer on flattened features did not: its units
+died and it stopped everything. Here each layer is normalised before its activation, so no step, however large, can
+push all units to one side (docs/decisions/0004-gate-head.md, docs/decisions/0020-convolutional-heads.md).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from penstock.errors import LayerError
+from penstock.gating.layers.config import GATE_WIDTHS, Granularity, LayerConfig
+from penstock.gating.layers.mask_layout import MASK_LAYOUTS
+
+KERNEL, STRIDE = 3, 2
+CONVOLUTIONS = {
+    1: (nn.Conv1d, nn.BatchNorm1d),
+    2: (nn.Conv2d, nn.BatchNorm2d),
+    3: (nn.Conv3d, nn.BatchNorm3d),
+}
+"""By the number of axes after the channels."""
+
+
+class LinearHead(nn.Module):
+    """One linear layer on one value per mask dimension: the smallest.
+
+    Its weights shrink with the mask: given ``kept``, it reads packed features and computes the same as from the masked
+    ones.
+
+    Shapes:
+        x: (batch, *feature), or packed -> (batch, width)
+    """
+
+    reads_unmasked = False
+
+    def __init__(self, feature: tuple[int, ...], granularity: Granularity = "element", width: int = 16):
+        super().__init__()
+        self.granularity, self.width = granularity, width
+        self.squeeze = nn.Linear(prod(MASK_LAYOUTS[granularity].mask_shape(feature)), width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        weight = self.squeeze.weight if kept is None else self.squeeze.weight.index_select(1, kept)
+        pooled = MASK_LAYOUTS[self.granularity].pool(x)  # (batch, units)
+        if not torch.is_autocast_enabled(x.device.type):  # autocast casts by itself
+            pooled = pooled.to(weight.dtype)
+        return F.silu(self.norm(F.linear(pooled, weight, self.squeeze.bias)))
+
+    def shrink(self, kept: Tensor) -> LinearHead:
+        """Return the head for packed features, with the parameters of the kept dimensions only."""
+        small = nn.utils.skip_init(nn.Linear, len(kept), self.width).to(self.squeeze.weight)
+        small.load_state_dict({"weight": self.squeeze.weight.detach().index_select(1, kept), "bias": self.squeeze.bias})
+        return copy.deepcopy(self, {id(self.squeeze): small})  # the copy has `small` as squeeze
+
+    def macs(self, kept: int) -> int:
+        """Return the multiply-accumulates of one sample when ``kept`` dimensions are read."""
+        return kept * self.width
+
+
+class ConvHead(nn.Module):
+    """Strided convolutions and a mean over what is left, for images (C, H, W) and series (C, T).
+
+    It runs where the features are, before the mask, so it reads all of them whatever crosses the cut.
+
+    Shapes:
+        x: (batch, *feature) -> (batch, width); each convolution after the first doubles the channels.
+    """
+
+    reads_unmasked = True
+
+    def __init__(self, feature: tuple[int, ...], channels: int = 32, layers: int = 2):
+        super().__init__()
+        convolution, norm = CONVOLUTIONS[len(feature) - 1]
+        sizes = [feature[0], *(channels * 2**i for i in range(layers))]
+        blocks = [
+            nn.Sequential(
+                convolution(before, after, KERNEL, STRIDE, padding=KERNEL // 2, bias=False), norm(after), nn.ReLU()
+            )
+            for before, after in pairwise(sizes)
+        ]
+        self.blocks, self.width = nn.Sequential(*blocks), sizes[-1]
+        self._macs, extent = 0, feature[1:]
+        for before, after in pairwise(sizes):
+            extent = tuple(-(-size // STRIDE) for size in extent)
+            self._macs += prod(extent) * before * after * KERNEL ** len(extent)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.blocks(x).flatten(2).mean(2)  # type: ignore[no-any-return]
+
+    def macs(self, kept: int) -> int:
+        return self._macs
+
+
+class AttentionHead(nn.Module):
+    """A mean over tokens (T, D), weighted by how much each says, and a linear layer.
+
+    Shapes:
+        x: (batch, T, D) -> (batch, width)
+    """
+
+    reads_unmasked = True
+
+    def __init__(self, feature: tuple[int, ...], width: int = 16):
+        super().__init__()
+        (self.tokens, dimensions), self.width = feature, width
+        self.tokens_norm, self.weigh = nn.LayerNorm(dimensions), nn.Linear(dimensions, 1)
+        self.squeeze, self.norm = nn.Linear(dimensions, width), nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.tokens_norm(x)
+        weights = self.weigh(x).softmax(1)  # (batch, T, 1)
+        return F.silu(self.norm(self.squeeze((weights * x).sum(1))))
+
+    def macs(self, kept: int) -> int:
+        dimensions = self.squeeze.in_features
+        return 2 * self.tokens * dimensions + dimensions * self.width
+
+
+Head: TypeAlias = LinearHead | ConvHead | AttentionHead
+
+
+def resolved(config: LayerConfig, feature: tuple[int, ...]) -> LayerConfig:
+    """Return the configuration with its head and width decided for features of this shape.
+
+    >>> resolved(LayerConfig(), (16, 14, 14)).head, resolved(LayerConfig(), (64,)).head
+    ('conv2', 'linear')
+    """
+    if not config.has_gate:
+        return config
+    head, axes = config.head, len(feature) - 1
+    if head == "auto":
+        tokens, linear = config.granularity == "feature", config.gate_input == "all" or axes not in CONVOLUTIONS
+        head = "linear" if linear else "attention" if tokens and axes == 1 else "conv2"
+    if (head.startswith("conv") and axes not in CONVOLUTIONS) or (head == "attention" and axes != 1):
+        expected = "(T, D)" if head == "attention" else "(C, T), (C, H, W) or (C, D, H, W)"
+        raise LayerError(f"a {head!r} head needs features of shape {expected}, got {feature}: use head='auto'.")
+    return replace(config, head=head, gate_width=config.gate_width or GATE_WIDTHS[head])
+
+
+def build_head(feature: tuple[int, ...], config: LayerConfig) -> Head:
+    """Return a new head for a resolved configuration."""
+    assert config.gate_width is not None
+    if config.head == "linear":
+        return LinearHead(feature, gate_granularity(config), config.gate_width)
+    if config.head == "attention":
+        return AttentionHead(feature, config.gate_width)
+    return ConvHead(feature, config.gate_width, layers=2 if config.head == "conv2" else 1)
+
+
+def gate_granularity(config: LayerConfig) -> Granularity:
+    """Return what one input of a linear head covers."""
+    return "element" if config.gate_input == "all" else config.granularity

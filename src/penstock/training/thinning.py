@@ -1,0 +1,32 @@
+"""Thin masks to what may cross: first the network learns, then dimensions are dropped, then the rest settles."""
+
+from __future__ import annotations
+
+from penstock.gating.network import GatedNetwork
+
+BEGIN, END = 0.1, 0.6
+"""The shares of a run between which dimensions are dropped."""
+
+
+def kept_share(progress: float) -> float:
+    """Return the share of the dimensions to be dropped that are still kept: falls from 1 to 0, ever more slowly.
+
+    >>> kept_share(0.0), kept_share(0.35), kept_share(0.8)
+    (1.0, 0.125, 0.0)
+    """
+    done = min(max((progress - BEGIN) / (END - BEGIN), 0.0), 1.0)
+    return (1 - done) ** 3
+
+
+def thin(net: GatedNetwork, progress: float) -> None:
+    """Drop what matters least from each mask with ``keep``, as far as is due at this share of the training run.
+
+    `fit` calls this before each step; in a loop of your own, call ``thin(net, step / steps)``. From END on, the masks
+    stay as they are.
+    """
+    for layer in net.layers:
+        mask = layer.compression
+        if mask is None or mask.keep is None or len(mask.kept) == mask.keep:
+            continue
+        total = mask.phi.numel()
+        mask.keep_only(mask.keep + round(kept_share(progress) * (total - mask.keep)))
