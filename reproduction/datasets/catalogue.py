@@ -140,7 +140,7 @@ class HasPhotographs:
     quick: ClassVar[bool] = True
 
     def count(self, path: Path) -> dict[str, int]:
-        from penstock.datasets.image_files import read_rgb
+        from penstock.runtime.images.files import read_image
         from reproduction.datasets.imagenet import imagenet, read_val_labels
 
         data = imagenet(path, classes=self.synsets)
@@ -152,7 +152,7 @@ class HasPhotographs:
             synset_of = read_val_labels(path / "val_labels.txt") if files[0].parent == path / "val" else {}  # flat val
             first = {synset_of.get(file.name, file.parent.name): file for file in reversed(files)}
             for file in tracked(list(first.values()), f"reading one image per synset of {folder}"):
-                read_rgb(file, str(file))
+                read_image(file)
             counts[part] = len(files)
         return counts
 
