@@ -15,6 +15,7 @@ from penstock.gating.layers import ClassGate, GatedCompression
 from penstock.gating.tables import network_table, render
 from penstock.gating.temporary_mode import temporary_mode
 from penstock.runtime.bundle.guarantee import Guarantee
+from penstock.runtime.images.config import ImageConfig
 
 
 class GatedOutput(NamedTuple):
@@ -80,6 +81,7 @@ class GatedNetwork(nn.Module):
         background: the label of negatives, and of samples that are stopped.
         spec: where it was cut.
         guarantee: what its thresholds guarantee; None until calibrated.
+        image_config: how a picture becomes its input, for bundles; None until set, as if its inputs are no pictures.
     """
 
     _origin: nn.Module | list[nn.Module]
@@ -115,6 +117,7 @@ class GatedNetwork(nn.Module):
         self.spec = spec
         self.background = background
         self.guarantee: Guarantee | None = None
+        self.image_config: ImageConfig | None = None
         # Not registered as a submodule: its modules are those of the stages.
         object.__setattr__(self, "_origin", origin)
 
