@@ -16,12 +16,17 @@ from torch.utils.data import (
     Sampler,
     SequentialSampler,
     TensorDataset,
+    default_collate,
 )
 
 from penstock.datasets.progress import tracked
 from penstock.errors import DataError
 
 Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Tensor, Tensor]
+
+PICTURES = (
+    "Pictures become tensors with ImageConfig(...).preprocess, or if penstock.datasets.image_folder loads their folder."
+)
 
 
 def loader(data: Data, *, batch_size: int, shuffle: bool = False, workers: int = 0) -> DataLoader[Any]:
@@ -40,7 +45,7 @@ def loader(data: Data, *, batch_size: int, shuffle: bool = False, workers: int =
         raise DataError("the data set is empty.")
     if batch_size < 1:
         raise DataError(f"batch_size must be at least 1, got {batch_size}.")
-    collate = _identity if isinstance(data, Pair) else None
+    collate = _identity if isinstance(data, Pair) else _collate
     return DataLoader(data, batch_size=batch_size, shuffle=shuffle, num_workers=workers, collate_fn=collate)
 
 
@@ -54,6 +59,20 @@ class Pair(TensorDataset):
 
 def _identity(batch: Any) -> Any:
     return batch
+
+
+def _collate(samples: list[Any]) -> Any:
+    """Make a batch as torch does, but explain which samples cannot become one."""
+    try:
+        return default_collate(samples)
+    except (TypeError, RuntimeError) as error:
+        inputs = [sample[0] if isinstance(sample, (tuple, list)) else sample for sample in samples]
+        kinds = dict.fromkeys(
+            f"{type(x).__name__} {tuple(getattr(x, 'shape', getattr(x, 'size', ())))}" for x in inputs
+        )
+        raise DataError(
+            f"expected samples (x, y) with tensors x of one shape, got {' and '.join(list(kinds)[:2])}. {PICTURES}"
+        ) from error
 
 
 class EpochOrder(Sampler[int]):
@@ -114,7 +133,7 @@ def reproducible(source: DataLoader[Any], seed: int, *, rank: int, world: int, t
         batch_size=source.batch_size,
         sampler=order,
         num_workers=source.num_workers,
-        collate_fn=source.collate_fn,
+        collate_fn=_collate if source.collate_fn is default_collate else source.collate_fn,
         pin_memory=source.pin_memory,
         drop_last=source.drop_last or drop_single,
         worker_init_fn=source.worker_init_fn,
@@ -138,6 +157,8 @@ def pair_of(batch: Any) -> tuple[Tensor, Tensor]:
         kind = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
         raise DataError(f"expected batches (x, y), got {kind}.")
     x, y = batch
+    if not isinstance(x, Tensor):
+        raise DataError(f"expected batches (x, y) with a tensor x, got {type(x).__name__}. {PICTURES}")
     return x, torch.as_tensor(y)
 
 
