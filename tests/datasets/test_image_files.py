@@ -230,6 +230,9 @@ def test_a_damaged_picture_is_named(zoo: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(DataError, match=rf"cannot read {file}"):
             data.train[3]
+    data.train.files[5].write_bytes(b"no picture either")
+    with pytest.raises(DataError, match=rf"^2 of {len(data.train)} images.*{file}.*{data.train.files[5]}"):
+        data.train[3]
     file.unlink()
     with pytest.raises(DataError, match=r"ant/5.jpg .*No such file"):
         data.train[3]

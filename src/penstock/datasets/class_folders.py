@@ -145,14 +145,13 @@ def count_files(root: Path, kind: FileKind, read: Callable[[Path], object]) -> d
     """Read every file of a folder, and return the number in each split and class.
 
     Raises:
-        DataError: if the layout is wrong or files cannot be read; counts them and names the first three.
+        DataError: if the layout is wrong or files cannot be read; counts and names them.
     """
     parts = files_by_part(root, kind, HoldOut())
     files = [file for classes in parts.values() for paths in classes.values() for file in paths]
     errors = [error for file in tracked(files, f"reading {kind.plural}") if (error := _read_error(read, file))]
     if errors:
-        more = f" And {len(errors) - 3} more." if len(errors) > 3 else ""
-        raise DataError(f"{len(errors)} of {len(files)} {kind.plural} cannot be read. {' '.join(errors[:3])}{more}")
+        raise DataError(f"{len(errors)} of {len(files)} {kind.plural} cannot be read. {' '.join(errors)}")
     return {part: {name: len(paths) for name, paths in classes.items()} for part, classes in parts.items()}
 
 

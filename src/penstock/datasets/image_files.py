@@ -9,6 +9,7 @@ becomes an input is an `ImageConfig`, which a bundle holds too. Needs Pillow.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from penstock.datasets.class_folders import FileKind, Files, HoldOut
 from penstock.datasets.splits import Splits
 from penstock.errors import DataError
 from penstock.runtime.images.config import ImageConfig
-from penstock.runtime.images.files import SUFFIXES, read_image
+from penstock.runtime.images.files import SUFFIXES, read_image, read_images
 from penstock.runtime.images.resizing import Pixels
 
 IMAGES = FileKind("images", SUFFIXES)
@@ -82,7 +83,11 @@ class ImageDataset(Dataset[tuple[Tensor, int]]):
         return len(self.files)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        pixels = read_image(self.files[index])
+        try:
+            pixels = read_image(self.files[index])
+        except DataError:
+            deque(read_images(self.files), maxlen=0)  # reads the others too, to name all that are damaged at once
+            raise
         x = self.image.preprocess(pixels) if self.crop is None else self.crop.preprocess(pixels, self.image)
         return torch.from_numpy(x), int(self.targets[index])
 

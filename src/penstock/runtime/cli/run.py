@@ -22,7 +22,7 @@ BATCH = 64  # samples per batch; results do not depend on it
 
 
 def penstock_run(arguments: Sequence[str]) -> None:
-    """Run a bundle in this process, stage by stage, stopping at the gates.
+    """Run a bundle on pictures or samples, stage by stage, stopping at the gates.
 
     For each picture a line says what it shows, whether a gate stopped it, and how probable that is. Pictures need a
     bundle that was exported with an image_config, and the extra penstock[images].
