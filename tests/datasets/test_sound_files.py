@@ -267,13 +267,13 @@ def test_every_clip_is_decoded_and_counted(clips: Path, parts: Path) -> None:
     assert count_sounds(parts) == {"train": {"doorbell": 1, "other": 2}, "test": {"doorbell": 1, "other": 1}}
 
 
-def test_clips_of_no_use_are_counted_and_the_first_are_named(clips: Path) -> None:
+def test_clips_of_no_use_are_counted_and_all_are_named(clips: Path) -> None:
     (clips / "speech" / "8.WAV").write_bytes(b"")
     with pytest.raises(DataError, match=r"^1 of 30 .*clips/speech/8.WAV is empty"):
         count_sounds(clips)
     for i in range(0, 10, 2):
         record(clips / "alarm" / f"{i}.WAV", rate_hz=8000)
-    with pytest.raises(DataError, match=r"^6 of 30 (.* 8000 Hz.*){3} 3 more"):
+    with pytest.raises(DataError, match=r"^6 of 30 (.* 8000 Hz.*){5}"):
         count_sounds(clips)
 
 
