@@ -51,12 +51,12 @@ def test_bytes_and_channels_last_are_named(net, make, got, way) -> None:
 @pytest.mark.parametrize(
     ("make", "got"),
     [
-        (lambda i: Image.new("RGB", (24, 20)), r"Image \(24, 20\)"),
-        (lambda i: torch.zeros(3, 24, 24 + i % 2), r"Tensor \(3, 24, 24\) and Tensor \(3, 24, 25\)"),
+        (lambda i: Image.new("RGB", (24, 20)), r"\(Image \(24, 20\), int\)"),
+        (lambda i: torch.zeros(3, 24, 24 + i % 2), r"\(Tensor \(3, 24, 24\), int\) and \(Tensor \(3, 24, 25\), int\)"),
     ],
 )
 def test_what_makes_no_batch_is_named(net, make, got, way) -> None:
-    with pytest.raises(DataError, match=rf"tensors x of one shape, got .*{got}.*preprocess.*image_folder"):
+    with pytest.raises(DataError, match=rf"tensors x of one shape and numbers y, got {got}.*preprocess.*image_folder"):
         ps.fit(net, way(Made(make)), config=CONFIG)
 
 

@@ -66,13 +66,22 @@ def _collate(samples: list[Any]) -> Any:
     try:
         return default_collate(samples)
     except (TypeError, RuntimeError) as error:
-        inputs = [sample[0] if isinstance(sample, (tuple, list)) else sample for sample in samples]
-        kinds = dict.fromkeys(
-            f"{type(x).__name__} {tuple(getattr(x, 'shape', getattr(x, 'size', ())))}" for x in inputs
-        )
+        kinds = list(dict.fromkeys(map(_kind, samples)))
         raise DataError(
-            f"expected samples (x, y) with tensors x of one shape, got {' and '.join(list(kinds)[:2])}. {PICTURES}"
+            f"expected samples (x, y), tensors x of one shape and numbers y, got {' and '.join(kinds[:2])}. {PICTURES}"
         ) from error
+
+
+def _kind(value: Any) -> str:
+    """Return the type and shape of a sample or of its parts.
+
+    >>> _kind((torch.zeros(3, 4), 1))
+    '(Tensor (3, 4), int)'
+    """
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(_kind, value))})"
+    shape = getattr(value, "shape", getattr(value, "size", ()))  # size: of a Pillow image
+    return f"{type(value).__name__} {tuple(shape)}" if shape else type(value).__name__
 
 
 class EpochOrder(Sampler[int]):
