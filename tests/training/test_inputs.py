@@ -1,5 +1,7 @@
 """Pixels that are no inputs yet: our error, not torch's."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -55,9 +57,9 @@ def test_bytes_and_channels_last_are_named(net, make, got, way) -> None:
         (lambda i: torch.zeros(3, 24, 24 + i % 2), r"\(Tensor \(3, 24, 24\), int\) and \(Tensor \(3, 24, 25\), int\)"),
     ],
 )
-def test_what_makes_no_batch_is_named(net, make, got, way) -> None:
+def test_what_makes_no_batch_is_named(net, make, got, way, tmp_path) -> None:
     with pytest.raises(DataError, match=rf"tensors x of one shape and numbers y, got {got}.*preprocess.*image_folder"):
-        ps.fit(net, way(Made(make)), config=CONFIG)
+        ps.fit(net, way(Made(make)), config=replace(CONFIG, folder=tmp_path))
 
 
 def test_a_loader_of_lists_is_named(net) -> None:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import (
@@ -201,7 +202,8 @@ def fingerprint(data: Data) -> str:
         torch.default_generator.manual_seed(0)
         x, y = source[0]
     all_labels = None if known is None else known.tolist()
-    parts = (len(source), all_labels, torch.as_tensor(x).tolist(), int(y))  # type: ignore[arg-type]
+    values = x.tolist() if isinstance(x, Tensor) else np.asarray(x).tolist()  # as_tensor takes no Pillow image
+    parts = (len(source), all_labels, values, int(y))  # type: ignore[arg-type]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
