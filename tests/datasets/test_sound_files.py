@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.data_files import clip
 from penstock.cli.arguments import load_data, select_split
 from penstock.datasets import sound_files as module
 from penstock.datasets.audio_clips import trim_to_centre
@@ -282,3 +283,13 @@ def test_without_soundfile_the_error_names_the_extra(clips: Path, monkeypatch: p
     for ask in (sound_folder, count_sounds):
         with pytest.raises(ImportError, match=r"soundfile.*penstock\[audio\]"):
             ask(clips)
+
+
+def test_train_and_val_are_taken_as_imagenet_has_them(tmp_path: Path) -> None:
+    for part in ("train", "val"):
+        for name in ("bell", "other"):
+            clip(tmp_path / part / name / "a.wav")
+    for _ in range(2):  # the second time from the cache
+        data = sound_folder(tmp_path, cache=tmp_path / "cache")
+        assert (len(data.train.y), len(data.validation.y), data.test) == (2, 2, None)
+    assert count_sounds(tmp_path)["validation"] == {"bell": 1, "other": 1}
