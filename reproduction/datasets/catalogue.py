@@ -122,7 +122,7 @@ def count_listed_files(path: Path) -> dict[str, int]:
 
 def count_photographs(path: Path, *, train: int, test: int, synsets: int) -> dict[str, int]:
     """Count ImageNet's photographs: as many as given, none empty; and the first of each synset must be readable."""
-    from penstock.datasets.image_files import read_rgb
+    from penstock.runtime.images.files import read_image
     from reproduction.datasets.imagenet import imagenet, read_val_labels
 
     data = imagenet(path, classes=synsets)
@@ -134,7 +134,7 @@ def count_photographs(path: Path, *, train: int, test: int, synsets: int) -> dic
         synset_of = read_val_labels(path / "val_labels.txt") if files[0].parent == path / "val" else {}  # flat val
         first = {synset_of.get(file.name, file.parent.name): file for file in reversed(files)}
         for file in tracked(list(first.values()), f"reading one image per synset of {folder}"):
-            read_rgb(file)
+            read_image(file)
         counts[part] = len(files)
     return counts
 

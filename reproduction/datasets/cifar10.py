@@ -25,9 +25,9 @@ import torch
 
 from penstock.datasets.fetch.locations import find_dataset
 from penstock.datasets.files import load_arrays
-from penstock.datasets.image_files import read_rgb
 from penstock.datasets.splits import Labelled, Splits
 from penstock.errors import DataError
+from penstock.runtime.images.files import read_image
 from reproduction.datasets.archives import read_files
 from reproduction.datasets.catalogue import CIFAR10, CIFAR10_BATCHES
 from reproduction.datasets.labels import to_background
@@ -83,7 +83,7 @@ def read_sheets(path: Path) -> dict[str, np.ndarray]:
     train, test = _labels(path, files["train_lables.json"]), _labels(path, files["test_lables.json"])
     batches = {}
     for batch in CIFAR10_BATCHES:
-        pixels = np.asarray(read_rgb(io.BytesIO(files[f"{batch}.png"]), f"{path}, {batch}.png"))  # (n, 1024, 3)
+        pixels = read_image(io.BytesIO(files[f"{batch}.png"]), f"{path}, {batch}.png")  # (n, 1024, 3)
         if pixels.shape[1] != PIXELS:
             raise DataError(f"expected a width of {PIXELS} pixels, {path}, {batch}.png has {pixels.shape[1]}.")
         labels, train = (test, train) if batch == "test_batch" else (train[: len(pixels)], train[len(pixels) :])

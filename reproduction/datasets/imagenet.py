@@ -27,9 +27,10 @@ from penstock.datasets.class_folders import (
 )
 from penstock.datasets.fetch.locations import find_dataset
 from penstock.datasets.files import is_file, read_text, reading
-from penstock.datasets.image_files import IMAGES, CentreCrop, ImageDataset, RandomCrop, image_dataset
+from penstock.datasets.image_files import IMAGES, ImageDataset, RandomCrop, image_dataset
 from penstock.datasets.splits import Splits
 from penstock.errors import DataError
+from penstock.runtime.images.config import ImageConfig
 from reproduction.datasets.catalogue import IMAGENET
 
 CLASSES = 1000
@@ -69,13 +70,13 @@ def imagenet(
             f"classes={len(synsets)} for a subset."
         )
     labels = class_labels(synsets)
-    centre = CentreCrop(size, resize=round(size * 8 / 7))
-    test = _test_part(root, Path(val_labels) if val_labels else root / "val_labels.txt", labels, centre)
+    image = ImageConfig(size, size, share=7 / 8)
+    test = _test_part(root, Path(val_labels) if val_labels else root / "val_labels.txt", labels, image)
     files, validation = class_files(root / "train", synsets, IMAGES), None
     if validation_share != 0:
         files, held = hold_out_files(files, validation_share, seed)
-        validation = image_dataset(held, labels, centre)
-    return Splits(image_dataset(files, labels, RandomCrop(size)), test, label_names(labels), validation)
+        validation = image_dataset(held, labels, image)
+    return Splits(image_dataset(files, labels, image, RandomCrop()), test, label_names(labels), validation, image)
 
 
 def read_val_labels(file: Path) -> dict[str, str]:
@@ -101,12 +102,12 @@ def read_val_labels(file: Path) -> dict[str, str]:
     return synset_of
 
 
-def _test_part(root: Path, val_labels: Path, labels: dict[str, int], crop: CentreCrop) -> ImageDataset:
+def _test_part(root: Path, val_labels: Path, labels: dict[str, int], image: ImageConfig) -> ImageDataset:
     val = root / "val"
     with reading(val):
         flat = sorted(e.name for e in os.scandir(val) if e.name.startswith("ILSVRC2012_val_") and e.is_file())
     if not flat:
-        return image_dataset(class_files(val, tuple(labels), IMAGES), labels, crop)
+        return image_dataset(class_files(val, tuple(labels), IMAGES), labels, image)
     synset_of = read_val_labels(val_labels)
     for name in flat:
         if synset_of.get(name) not in labels:
@@ -115,4 +116,4 @@ def _test_part(root: Path, val_labels: Path, labels: dict[str, int], crop: Centr
                 "of val needs one of train's synsets."
             )
     targets = torch.tensor([labels[synset_of[name]] for name in flat])
-    return ImageDataset([val / name for name in flat], targets, crop)
+    return ImageDataset([val / name for name in flat], targets, image)

@@ -132,7 +132,7 @@ def compute(
     net.to(hardware.device)
     assert data.validation is not None
     choices = choose_operating_points(net, data.validation, task.positive_share)
-    parts = {"validation": data.validation} | ({"test": data.test} if test else {})
+    parts = {"validation": data.validation} | ({"test": data.test} if test and data.test else {})
     return {
         "format": FORMAT,
         "run": describe(run),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.gating.surgery.insert import gate, ungate
     from penstock.runtime.bundle.bundle import Bundle
     from penstock.runtime.bundle.guarantee import Guarantee
+    from penstock.runtime.images.config import ImageConfig
     from penstock.runtime.islands.client import Client
     from penstock.runtime.islands.links.grpc import grpc_connector
     from penstock.runtime.islands.links.tls import TlsConfig
@@ -52,6 +53,7 @@ __all__ = [
     "GatedNetwork",
     "Guarantee",
     "Hardware",
+    "ImageConfig",
     "Int8",
     "LayerConfig",
     "Listener",
@@ -89,6 +91,7 @@ _MODULES = {
     "gating.surgery.cuts": ("train", "Cut cuts"),
     "gating.surgery.insert": ("train", "gate ungate"),
     "runtime.bundle.bundle": ("run", "Bundle"),
+    "runtime.images.config": ("run", "ImageConfig"),
     "runtime.islands.client": ("links", "Client"),
     "runtime.islands.links.grpc": ("links", "grpc_connector"),
     "runtime.islands.links.tls": ("links", "TlsConfig"),

@@ -1,5 +1,6 @@
 """Folders of images: crops, labels, splits, and damaged files."""
 
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -7,26 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader
 
 from penstock.datasets.class_folders import HoldOut, class_labels
 from penstock.datasets.image_files import (
-    CentreCrop,
     ImageDataset,
-    Normalization,
     RandomCrop,
     count_images,
     image_folder,
-    read_rgb,
-    to_tensor,
 )
 from penstock.datasets.loading import cheap_labels
 from penstock.errors import DataError, MissingExtraError
+from penstock.runtime.images.config import ImageConfig
+from penstock.runtime.images.files import read_image
 
-PLAIN = Normalization((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+PLAIN = ImageConfig(8, 8, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 
 
 def paint(file: Path, colour: tuple[int, int, int], size: tuple[int, int] = (20, 12)) -> None:
@@ -48,47 +47,33 @@ def zoo(tmp_path: Path) -> Path:
 # --- what is seen of a picture
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 24), st.integers(0, 8))
-@example(width=7, height=7, size=17, more=0)  # 17 / (17 / 7) is a little more than 7
-def test_the_middle_is_cut_out(width: int, height: int, size: int, more: int) -> None:
-    """Against the simplest way: resize the picture, then crop. A slope makes any shift visible."""
-    slope = np.add.outer(np.linspace(0, 120, height), np.linspace(0, 120, width)).astype(np.uint8)
-    picture = Image.fromarray(np.stack([slope] * 3, axis=2))
-    seen = CentreCrop(size, resize=size + more)(picture)
-    assert seen.size == (size, size)
-    factor = (size + more) / min(width, height)
-    resized = picture.resize(
-        (max(size, round(width * factor)), max(size, round(height * factor))), Image.Resampling.BILINEAR
-    )
-    left, top = (resized.width - size) / 2, (resized.height - size) / 2
-    simple = resized.crop((round(left), round(top), round(left) + size, round(top) + size))
-    step = 1 + 2 * 120 / size  # a pixel of the result covers at most about this much of the slope
-    assert np.abs(np.asarray(seen, float) - np.asarray(simple, float)).mean() <= step
-
-
-def test_a_crop_of_the_right_size_is_the_picture_itself() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
-    assert np.array_equal(np.asarray(CentreCrop(16)(Image.fromarray(pixels))), pixels)
-    wide = np.concatenate([np.zeros((16, 4, 3), np.uint8), pixels, np.zeros((16, 4, 3), np.uint8)], axis=1)
-    assert np.array_equal(np.asarray(CentreCrop(16)(Image.fromarray(wide))), pixels)
-
-
-@pytest.mark.parametrize(("size", "resize"), [(0, None), (8, 7)])
-def test_a_crop_that_is_not_possible_is_refused(size: int, resize: int | None) -> None:
-    with pytest.raises(DataError, match=rf"size={size}, resize={resize}"):
-        CentreCrop(size, resize)
+def test_a_picture_is_what_a_device_sees_to_the_last_bit(zoo: Path) -> None:
+    """The law of pictures: the data set and a device that has the same file compute the same input."""
+    pixels = np.random.default_rng(0).integers(0, 256, (61, 47, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(zoo / "ant" / "0.PNG")
+    Image.fromarray(pixels).save(zoo / "ant" / "1.jpg", quality=90)
+    for image in (ImageConfig(24, 32), ImageConfig(24, 24, "stretch", 0.875, (0.5,), (0.25,))):
+        data = image_folder(zoo, image=image)
+        assert data.image_config == image
+        for part in (data.train, data.validation, data.test):
+            for i, file in enumerate(part.files):
+                with Image.open(file) as opened:
+                    frame = np.asarray(opened)
+                x = part[i][0]
+                assert x.shape == image.shape and x.numpy().tobytes() == image.preprocess(frame).tobytes()
 
 
 def test_random_crops_differ_depend_on_the_seed_alone_and_are_mirrored_every_other_time() -> None:
     slope = np.tile(np.arange(64, dtype=np.uint8)[None, :, None], (48, 1, 3))
-    view = RandomCrop(16)
-    torch.manual_seed(5)
-    first = [np.asarray(view(Image.fromarray(slope))).astype(int) for _ in range(200)]
-    torch.manual_seed(5)
-    again = [np.asarray(view(Image.fromarray(slope))).astype(int) for _ in range(200)]
+
+    def views() -> list[np.ndarray]:
+        torch.manual_seed(5)
+        inputs = [RandomCrop().preprocess(slope, PLAIN) for _ in range(200)]
+        return [np.round(255 * x).astype(int).transpose(1, 2, 0) for x in inputs]
+
+    first, again = views(), views()
     assert all(map(np.array_equal, first, again))
-    assert all(seen.shape == (16, 16, 3) for seen in first)
+    assert all(seen.shape == (8, 8, 3) for seen in first)
     mirrored = sum(seen[0, 0, 0] > seen[0, -1, 0] for seen in first)
     assert 60 < mirrored < 140  # 5.6 standard deviations of a fair coin
     spans = [abs(seen[0, 0, 0] - seen[0, -1, 0]) for seen in first]
@@ -96,20 +81,14 @@ def test_random_crops_differ_depend_on_the_seed_alone_and_are_mirrored_every_oth
 
 
 def test_a_random_crop_of_a_strip_is_a_square_of_it() -> None:
-    assert RandomCrop(8)(Image.new("RGB", (1000, 4))).size == (8, 8)
-
-
-def test_a_tensor_is_standardised_channel_by_channel() -> None:
-    x = to_tensor(Image.new("RGB", (3, 2), (255, 51, 0)), Normalization((0.5, 0.2, 0.1), (0.5, 0.1, 0.2)))
-    assert x.shape == (3, 2, 3)
-    torch.testing.assert_close(x[:, 0, 0], torch.tensor([1.0, 0.0, -0.5]))
+    assert RandomCrop().preprocess(np.zeros((4, 1000, 3), np.uint8), PLAIN).shape == (3, 8, 8)
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK"])
 def test_every_kind_of_picture_becomes_red_green_and_blue(tmp_path: Path, mode: str) -> None:
     file = tmp_path / ("a.jpg" if mode == "CMYK" else "a.png")
     Image.new("RGB", (8, 8), (102, 102, 102)).convert(mode).save(file)
-    pixels = np.asarray(read_rgb(file, "a"))
+    pixels = np.asarray(read_image(file, "a"))
     assert pixels.shape == (8, 8, 3)
     assert np.abs(pixels.astype(int) - 102).max() <= 3
 
@@ -122,7 +101,7 @@ def test_16_bits_keep_their_relative_values(tmp_path: Path, mode: str, kind: str
     Image.frombytes(mode, (32, 32), values.tobytes()).save(tmp_path / "a.png", kind)
     with Image.open(tmp_path / "a.png") as written:
         assert written.mode == mode
-    pixels = np.asarray(read_rgb(tmp_path / "a.png", "a"), float)
+    pixels = np.asarray(read_image(tmp_path / "a.png", "a"), float)
     assert pixels.shape == (32, 32, 3) and (pixels == pixels[:, :, :1]).all()
     assert np.abs(pixels[:, :, 0] - ramp * (255 / 65_535)).max() <= 0.5
 
@@ -144,7 +123,7 @@ def test_16_bits_keep_their_relative_values(tmp_path: Path, mode: str, kind: str
 def test_more_bits_are_refused_by_name(tmp_path: Path, picture: Image.Image, text: str) -> None:
     picture.save(tmp_path / "a.png", "TIFF")
     with pytest.raises(DataError, match=text):
-        read_rgb(tmp_path / "a.png", str(tmp_path / "a.png"))
+        read_image(tmp_path / "a.png", str(tmp_path / "a.png"))
 
 
 # --- labels and parts
@@ -163,7 +142,7 @@ def test_classes_of_interest_are_checked(positives: tuple[str, ...]) -> None:
 
 
 def test_a_folder_of_classes_is_dealt_out(zoo: Path) -> None:
-    data = image_folder(zoo, size=8, normalization=PLAIN, hold_out=HoldOut(test=0.2, validation=0.1))
+    data = image_folder(zoo, image=PLAIN, hold_out=HoldOut(test=0.2, validation=0.1))
     assert data.class_names == ("background", "ant", "cat")
     assert [len(part) for part in (data.train, data.validation, data.test)] == [28, 4, 8]
     dealt = [file for part in (data.train, data.validation, data.test) for file in part.files]
@@ -206,11 +185,32 @@ def test_parts_of_the_folder_are_taken_as_they_are(zoo: Path) -> None:
     for part in ("train", "test", "val"):
         for kind in ("ant", "bee"):
             paint(zoo / "parts" / part / kind / "a.png", (0, 0, 0))
-    data = image_folder(zoo / "parts", size=8, positives=("bee",), train_crop=RandomCrop(8))
+    data = image_folder(zoo / "parts", size=8, positives=("bee",), train_crop=RandomCrop())
     assert data.class_names == ("background", "bee")
     assert data.train.targets.tolist() == data.test.targets.tolist() == data.validation.targets.tolist() == [0, 1]
-    assert (data.train.crop, data.test.crop) == (RandomCrop(8), CentreCrop(8))
+    assert (data.train.crop, data.test.crop) == (RandomCrop(), None)
     assert data.validation.files[0].parts[-3:] == ("val", "ant", "a.png")
+
+
+def test_train_and_val_are_taken_as_imagenet_has_them(zoo: Path) -> None:
+    """What is missing stays missing: nothing is taken from train for a test."""
+    for part, count in (("train", 3), ("val", 2)):
+        for kind in ("ant", "bee"):
+            for i in range(count):
+                paint(zoo / "parts" / part / kind / f"{i}.png", (0, 0, 0))
+    data = image_folder(zoo / "parts", size=8)
+    assert (len(data.train), len(data.validation), data.test) == (6, 4, None)
+    assert {file.parts[-3] for file in data.validation.files} == {"val"}
+    shutil.rmtree(zoo / "parts" / "train")
+    with pytest.raises(DataError, match=r"parts has val, expected train"):
+        image_folder(zoo / "parts", size=8)
+
+
+def test_the_size_is_given_once(zoo: Path) -> None:
+    assert image_folder(zoo, size=8).image_config == ImageConfig(8, 8)
+    for both in ({}, {"size": 8, "image": PLAIN}):
+        with pytest.raises(DataError, match=r"either size=96.* or image=ImageConfig"):
+            image_folder(zoo, **both)
 
 
 def test_it_works_in_the_processes_of_a_loader(zoo: Path) -> None:
@@ -230,6 +230,9 @@ def test_a_damaged_picture_is_named(zoo: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(DataError, match=rf"cannot read {file}"):
             data.train[3]
+    data.train.files[5].write_bytes(b"no picture either")
+    with pytest.raises(DataError, match=rf"^2 of {len(data.train)} images.*{file}.*{data.train.files[5]}"):
+        data.train[3]
     file.unlink()
     with pytest.raises(DataError, match=r"ant/5.jpg .*No such file"):
         data.train[3]
@@ -244,7 +247,7 @@ def test_folders_that_make_no_sense_say_so(zoo: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"eel has no images.*\.jpeg"):
         image_folder(zoo, size=8)
     paint(zoo / "parts" / "train" / "ant" / "a.png", (0, 0, 0))
-    with pytest.raises(DataError, match=r"parts has train, expected"):
+    with pytest.raises(DataError, match=r"parts has train, expected train and at least one of val and test"):
         image_folder(zoo / "parts", size=8)
     for file in ("train/bee/a.png", "test/ant/a.png", "test/cow/a.png"):
         paint(zoo / "parts" / file, (0, 0, 0))
@@ -265,7 +268,7 @@ def test_every_picture_is_read_and_counted(zoo: Path) -> None:
 
 def test_one_label_for_each_file() -> None:
     with pytest.raises(DataError, match=r"2 labels.* 1 files"):
-        ImageDataset([Path("a")], torch.tensor([0, 1]), CentreCrop(8))
+        ImageDataset([Path("a")], torch.tensor([0, 1]), PLAIN)
 
 
 def test_without_pillow_the_error_names_the_extra(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

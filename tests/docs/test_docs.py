@@ -123,11 +123,16 @@ def readme(folder: Path) -> dict[str, object]:
     }
 
 
-def gate(folder: Path) -> dict[str, object]:
-    for name in ("visitor", "nobody"):
+def photos(folder: Path) -> None:
+    for number, name in enumerate(("visitor", "nobody")):
         (folder / "photos" / name).mkdir(parents=True)
         for i in range(12):
-            Image.new("RGB", (96, 96), (20 * i, 0, 0)).save(folder / "photos" / name / f"{i}.png")
+            pixels = np.random.default_rng(i).integers(0, 100, (100, 128, 3)) + 100 * number
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / "photos" / name / f"{i}.png")
+
+
+def gate(folder: Path) -> dict[str, object]:
+    photos(folder)
     for name in ("doorbell", "street"):
         (folder / "clips" / name).mkdir(parents=True)
         for i in range(12):
@@ -143,6 +148,11 @@ def deploy(folder: Path) -> dict[str, object]:
     ps.save(net, folder / "net.safetensors")
     np.save(folder / "samples.npy", samples(200, seed=3)[0].numpy())
     return {}
+
+
+def deploy_pictures(folder: Path) -> dict[str, object]:
+    photos(folder)
+    return deploy(folder)
 
 
 def islands(folder: Path) -> dict[str, object]:
@@ -181,7 +191,7 @@ def paper(folder: Path) -> dict[str, object]:
 SETUP: dict[str, Callable[[Path], dict[str, object]]] = {
     "README.md": readme,
     "gate.md": gate,
-    "deploy.md": deploy,
+    "deploy.md": deploy_pictures,
     "islands.md": islands,
     "wakeword.md": wakeword,
     "paper.md": paper,

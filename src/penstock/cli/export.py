@@ -72,8 +72,10 @@ def export_command(
         if int8
         else Float32("float16" if half else "float32", format=file_format)
     )
+    net = checkpoint.load(network, load_model(model))
+    net.image_config = net.image_config or splits.get("image_config")
     exported = export_bundle(
-        checkpoint.load(network, load_model(model)),
+        net,
         example,
         out,
         precision=precision,

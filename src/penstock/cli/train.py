@@ -159,6 +159,7 @@ def train_command(
         positives=_positives(positives, splits.get("class_names")),
         background=background,
     )
+    net.image_config = splits.get("image_config")
     objective = Objective(
         alpha=alpha, beta=beta, p=p, class_counts=class_counts(splits["train"], net.spec.classes) if balance else None
     )

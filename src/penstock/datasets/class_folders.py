@@ -1,8 +1,8 @@
 """Folders with one sub-folder per class, ``root/class/*``: which files are in which split, and the label of each class.
 
-With folders ``train`` and ``test``, and optionally ``validation`` (or ``val``), each with one folder per class, those
-are the splits. Without them a share of each class is held out. Each file is in one split; identical copies under
-different names are different files.
+With folders ``train`` and ``val`` (or ``validation``), as ImageNet has them, or ``test``, each with one folder per
+class, those are the splits, and what is missing stays missing. Without them a share of each class is held out. Each
+file is in one split; identical copies under different names are different files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FileKind:
 
 
 def files_by_part(root: Path, kind: FileKind, hold_out: HoldOut) -> dict[str, Files]:
-    """Return the files of each class in train, test and, if there is one, validation.
+    """Return the files of each class in train, and in test and validation if there are such splits.
 
     Raises:
         DataError: if splits or classes are missing, a class is empty, or a split has other classes than train.
@@ -133,7 +133,7 @@ def count_files(root: str | Path, kind: FileKind, read: Callable[[Path], object]
     """Read every file of a folder, and return the number in each split and class.
 
     Raises:
-        DataError: if the layout is wrong or files cannot be read; counts them and names the first three.
+        DataError: if the layout is wrong or files cannot be read; counts and names them.
     """
     parts = files_by_part(Path(root).expanduser(), kind, HoldOut())
     files = [file for classes in parts.values() for paths in classes.values() for file in paths]
@@ -144,16 +144,15 @@ def count_files(root: str | Path, kind: FileKind, read: Callable[[Path], object]
         except DataError as error:
             errors.append(str(error))
     if errors:
-        more = f" And {len(errors) - 3} more." if len(errors) > 3 else ""
-        raise DataError(f"{len(errors)} of {len(files)} {kind.plural} cannot be read. {' '.join(errors[:3])}{more}")
+        raise DataError(f"{len(errors)} of {len(files)} {kind.plural} cannot be read. {' '.join(errors)}")
     return {part: {name: len(paths) for name, paths in classes.items()} for part, classes in parts.items()}
 
 
 def _check_parts(root: Path, folders: Mapping[str, Path]) -> None:
-    if not {"train", "test"} <= set(folders):
+    if "train" not in folders or len(folders) < 2:
         raise DataError(
-            f"{root} has {', '.join(folders)}, expected both train and test; or remove the split folders to hold out "
-            "a share of each class."
+            f"{root} has {', '.join(folders)}, expected train and at least one of val and test; or remove the split "
+            "folders to hold out a share of each class."
         )
     if {"validation", "val"} <= set(folders):
         raise DataError(f"{root} has both validation and val: delete or move one of them.")

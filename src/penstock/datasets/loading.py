@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import (
@@ -16,12 +17,17 @@ from torch.utils.data import (
     Sampler,
     SequentialSampler,
     TensorDataset,
+    default_collate,
 )
 
 from penstock.datasets.progress import tracked
 from penstock.errors import DataError
 
 Data: TypeAlias = DataLoader[Any] | Dataset[Any] | tuple[Tensor, Tensor]
+
+PICTURES = (
+    "Pictures become tensors with ImageConfig(...).preprocess, or if penstock.datasets.image_folder loads their folder."
+)
 
 
 def loader(data: Data, *, batch_size: int, shuffle: bool = False, workers: int = 0) -> DataLoader[Any]:
@@ -40,7 +46,7 @@ def loader(data: Data, *, batch_size: int, shuffle: bool = False, workers: int =
         raise DataError("the data set is empty.")
     if batch_size < 1:
         raise DataError(f"batch_size must be at least 1, got {batch_size}.")
-    collate = tuple if isinstance(data, Pair) else None  # a pair gives whole batches: nothing to collate
+    collate = tuple if isinstance(data, Pair) else _collate  # a pair gives whole batches: nothing to collate
     return DataLoader(data, batch_size=batch_size, shuffle=shuffle, num_workers=workers, collate_fn=collate)
 
 
@@ -50,6 +56,29 @@ class Pair(TensorDataset):
     def __getitems__(self, indices: list[int]) -> tuple[Tensor, ...]:
         """Return a batch; DataLoader calls this if it exists."""
         return tuple(part[indices] for part in self.tensors)
+
+
+def _collate(samples: list[Any]) -> Any:
+    """Make a batch as torch does, but explain which samples cannot become one."""
+    try:
+        return default_collate(samples)
+    except (TypeError, RuntimeError) as error:
+        kinds = list(dict.fromkeys(map(_kind, samples)))
+        raise DataError(
+            f"expected samples (x, y), tensors x of one shape and numbers y, got {' and '.join(kinds[:2])}. {PICTURES}"
+        ) from error
+
+
+def _kind(value: Any) -> str:
+    """Return the type and shape of a sample or of its parts.
+
+    >>> _kind((torch.zeros(3, 4), 1))
+    '(Tensor (3, 4), int)'
+    """
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(_kind, value))})"
+    shape = getattr(value, "shape", getattr(value, "size", ()))  # size: of a Pillow image
+    return f"{type(value).__name__} {tuple(shape)}" if shape else type(value).__name__
 
 
 class EpochOrder(Sampler[int]):
@@ -110,7 +139,7 @@ def reproducible(source: DataLoader[Any], seed: int, *, rank: int, world: int, t
         batch_size=source.batch_size,
         sampler=order,
         num_workers=source.num_workers,
-        collate_fn=source.collate_fn,
+        collate_fn=_collate if source.collate_fn is default_collate else source.collate_fn,
         pin_memory=source.pin_memory,
         drop_last=source.drop_last or drop_single,
         worker_init_fn=source.worker_init_fn,
@@ -134,6 +163,8 @@ def pair_of(batch: Any) -> tuple[Tensor, Tensor]:
         kind = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
         raise DataError(f"expected batches (x, y), got {kind}.")
     x, y = batch
+    if not isinstance(x, Tensor):
+        raise DataError(f"expected batches (x, y) with a tensor x, got {type(x).__name__}. {PICTURES}")
     return x, torch.as_tensor(y)
 
 
@@ -167,7 +198,8 @@ def fingerprint(data: Data) -> str:
         torch.default_generator.manual_seed(0)
         x, y = source[0]
     all_labels = None if known is None else known.tolist()
-    parts = (len(source), all_labels, torch.as_tensor(x).tolist(), int(y))  # type: ignore[arg-type]
+    values = x.tolist() if isinstance(x, Tensor) else np.asarray(x).tolist()  # as_tensor takes no Pillow image
+    parts = (len(source), all_labels, values, int(y))  # type: ignore[arg-type]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 

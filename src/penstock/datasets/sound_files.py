@@ -71,7 +71,7 @@ def sound_folder(
     """Load a folder of sounds, ``root/class/*.wav`` or ``*.flac``, as features in memory.
 
     Args:
-        root: has one folder per class; or ``train``, ``test`` and optionally ``validation`` with one folder per class.
+        root: has one folder per class; or ``train``, ``val`` and ``test``, or some of them, with one folder per class.
         positives: the positive classes, labels 1, 2, ...; all others are the background. Default: every other class
             in sorted order, from the first, as in the paper.
         window_s: length of each sample: the centre of a longer clip, or a shorter one padded with silence.
@@ -123,7 +123,7 @@ def compute_features(
     """Load the samples of each split, and return their features.
 
     Args:
-        samples: those of train, test and optionally validation.
+        samples: those of train, and of test and validation if there are any.
         load: returns the waveform of a sample, (length,), between -1 and 1. Samples of one clip are loaded one after
             the other, so it may keep the last clips.
 
@@ -189,7 +189,7 @@ def _load_cached(file: Path, classes: tuple[str, ...]) -> Splits:
 
 def _to_splits(arrays: Mapping[str, Floats], labels: Mapping[str, Any], classes: tuple[str, ...]) -> Splits:
     pairs = {part: Labelled(torch.from_numpy(arrays[part]), torch.from_numpy(labels[part])) for part in arrays}
-    return Splits(pairs["train"], pairs["test"], classes, pairs.get("validation"))
+    return Splits(pairs["train"], pairs.get("test"), classes, pairs.get("validation"))
 
 
 def _features(samples: Sequence[S], load: Callable[[S], Floats], length: int, spec: Mfcc, title: str) -> Floats:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from penstock.datasets.loading import Data
 from penstock.errors import DataError
+from penstock.runtime.images.config import ImageConfig
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,16 @@ class Splits:
 
     Attributes:
         class_names: the name of each label; 0 is the background.
+        test: data to evaluate on; None if the data set has none, such as a folder with ``train`` and ``val`` alone.
         validation: data for choosing models and thresholds; None if the data set has none.
+        image_config: how pictures become these inputs, for a bundle; None if they are no pictures.
     """
 
     train: Data
-    test: Data
+    test: Data | None
     class_names: tuple[str, ...]
     validation: Data | None = None
+    image_config: ImageConfig | None = None
 
 
 class Labelled(NamedTuple):

@@ -72,6 +72,8 @@ def export_bundle(
 ) -> Exported:
     """Write a bundle: one file per stage, and a manifest. The network is unchanged.
 
+    If the network has an ``image_config``, the bundle has it too: then pictures are its inputs.
+
     Before anything is written, the outputs of each stage are compared with PyTorch's, and so are the decisions on
     ``check_on``.
 
@@ -89,6 +91,7 @@ def export_bundle(
     check(net)
     names = _class_names(net, labels)
     _check_stream_config(net, stream_config)
+    _check_image_config(net)
     net = deepcopy(net).cpu().eval()
     example = _example(net, example)
     files = load_exporter(precision.format)(net, example, precision)
@@ -101,6 +104,7 @@ def export_bundle(
         stages=tuple(_stage(net, number, file, precision.format) for number, file in enumerate(files)),
         guarantee=net.guarantee if _keeps_gate_logits(net, precision) else None,
         stream_config=stream_config,
+        image_config=net.image_config,
     )
     bundle = Bundle(manifest, tuple(file.content for file in files))
     _check_finite(bundle, example)
@@ -190,6 +194,15 @@ def _check_stream_config(net: GatedNetwork, stream_config: StreamConfig | None) 
         raise ExportError(
             f"words of the stream_config must be classes below {net.spec.classes} other than background "
             f"{net.background}, got {wrong}"
+        )
+
+
+def _check_image_config(net: GatedNetwork) -> None:
+    image = net.image_config
+    if image is not None and (image.shape != net.spec.example_shape or net.spec.example_dtype != "float32"):
+        raise ExportError(
+            f"expected an image_config for inputs {net.spec.example_shape}, {net.spec.example_dtype}, got "
+            f"{image.shape}, float32. Use the image_config that the network was trained with."
         )
 
 

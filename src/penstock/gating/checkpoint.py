@@ -25,6 +25,7 @@ from penstock.gating.network import GatedNetwork
 from penstock.gating.surgery import gate
 from penstock.runtime.bundle.guarantee import Guarantee
 from penstock.runtime.files import write_atomically
+from penstock.runtime.images.config import ImageConfig
 
 FORMAT = 4
 KEY = "penstock"
@@ -45,6 +46,7 @@ def save(net: GatedNetwork, path: str | Path) -> None:
         "background": net.background,
         "layers": [describe(layer) for layer in net.layers],
         "guarantee": None if net.guarantee is None else asdict(net.guarantee),
+        "image_config": None if net.image_config is None else net.image_config.to_dict(),
         "tied": tied,
     }
     header["sha256"] = _digest(tensors, header)
@@ -82,6 +84,8 @@ def load(path: str | Path, model: nn.Module | Sequence[nn.Module]) -> GatedNetwo
         ) from error
     if header["guarantee"] is not None:
         net.guarantee = Guarantee(**header["guarantee"])
+    if header.get("image_config") is not None:  # older files have no such entry
+        net.image_config = ImageConfig.from_dict(header["image_config"])
     return net
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from penstock.gating.layers import ClassGate, GatedCompression
 from penstock.gating.tables import network_table, render
 from penstock.gating.temporary_mode import temporary_mode
 from penstock.runtime.bundle.guarantee import Guarantee
+from penstock.runtime.images.config import ImageConfig
 
 
 class GatedOutput(NamedTuple):
@@ -80,6 +82,7 @@ class GatedNetwork(nn.Module):
         background: the label of negatives, and of samples that are stopped.
         spec: where it was cut.
         guarantee: what its thresholds guarantee; None until calibrated.
+        image_config: how a picture becomes its input, for bundles; None until set, as if its inputs are no pictures.
     """
 
     _origin: nn.Module | list[nn.Module]
@@ -115,6 +118,7 @@ class GatedNetwork(nn.Module):
         self.spec = spec
         self.background = background
         self.guarantee: Guarantee | None = None
+        self.image_config: ImageConfig | None = None
         # Not registered as a submodule: its modules are those of the stages.
         object.__setattr__(self, "_origin", origin)
 
@@ -126,12 +130,13 @@ class GatedNetwork(nn.Module):
             )
         self._check_dtype(x)
         gates = []
-        for stage, layer in zip(self.stages, self.layers, strict=False):
-            x, logit = layer(stage(x))
-            gates.append(logit)
-            if isinstance(self._origin, list):  # a user's own stage may change its input in place
-                x = x.clone()
-        return GatedOutput(self.stages[-1](x), tuple(gates))
+        with self._explained(x):
+            for stage, layer in zip(self.stages, self.layers, strict=False):
+                x, logit = layer(stage(x))
+                gates.append(logit)
+                if isinstance(self._origin, list):  # a user's own stage may change its input in place
+                    x = x.clone()
+            return GatedOutput(self.stages[-1](x), tuple(gates))
 
     @torch.no_grad()
     def predict(self, x: Tensor, *, active: Collection[int] | None = None) -> Prediction:
@@ -149,7 +154,7 @@ class GatedNetwork(nn.Module):
         scores = torch.full((len(x), len(self.layers)), torch.nan, device=x.device)
         label = torch.full((len(x),), self.background, device=x.device)
         logits = torch.full((len(x), self.spec.classes), torch.nan, device=x.device)
-        with temporary_mode(self, training=False):
+        with temporary_mode(self, training=False), self._explained(x):
             for i, (stage, layer) in enumerate(zip(self.stages, self.layers, strict=False)):
                 x = stage(x)
                 if layer.gate is not None and i in on:
@@ -219,7 +224,9 @@ class GatedNetwork(nn.Module):
         return render(network_table(self))
 
     def _check_dtype(self, x: Tensor) -> None:
-        """Explain the usual mistake, numpy's default dtype, more clearly than torch does."""
+        """Explain the usual mistakes, numpy's default dtype and pixels, more clearly than torch does."""
+        if x.is_floating_point() != ("float" in self.spec.example_dtype):
+            raise self._unlike_example(x)
         if x.dtype == torch.float64:
             dtype = next((weight.dtype for weight in self.parameters() if weight.is_floating_point()), x.dtype)
             if dtype != x.dtype:
@@ -230,15 +237,29 @@ class GatedNetwork(nn.Module):
         shape = self.spec.example_shape
         any_length = not self.spec.fixed_size and all(layer.any_length for layer in self.layers)
         fits = x.ndim == len(shape) + 1 and (any_length or tuple(x.shape[1:]) == shape)
-        if not fits or x.is_floating_point() != ("float" in self.spec.example_dtype):
-            expected = f"{self._expected_shape}, {self.spec.example_dtype}"
-            raise ShapeError(f"expected input {expected}, got {tuple(x.shape)}, {x.dtype}.")
+        if not fits:
+            raise self._unlike_example(x)
         bad = not_finite(x)
         if bad:
             raise ShapeError(
                 f"NaN or infinity in samples {bad[:10]} of {len(x)}: stopping them silently would hide a broken "
                 "sensor. Replace or drop these samples before predicting."
             )
+
+    @contextmanager
+    def _explained(self, x: Tensor) -> Iterator[None]:
+        """Replace what torch says about an input of another shape than the example's."""
+        try:
+            yield
+        except RuntimeError as error:
+            if tuple(x.shape[1:]) == self.spec.example_shape:
+                raise
+            raise self._unlike_example(x) from error
+
+    def _unlike_example(self, x: Tensor) -> ShapeError:
+        advice = " Pictures become inputs with ImageConfig(...).preprocess." if x.ndim == 4 else ""
+        expected = f"{self._expected_shape}, {self.spec.example_dtype}"
+        return ShapeError(f"expected input {expected}, got {tuple(x.shape)}, {x.dtype}.{advice}")
 
     @property
     def _expected_shape(self) -> str:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.errors import ShapeError
+from penstock.errors import BundleError, ShapeError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.bundle.manifest import TensorSpec
+from penstock.runtime.bundle.manifest import Manifest, TensorSpec
 from penstock.runtime.cascade import batch_passes, gate_score, gate_scores, passes
 from penstock.runtime.engines import Engine, load_engines
+from penstock.runtime.images.config import ImageConfig
 
 
 class BatchResult(NamedTuple):
@@ -96,6 +97,17 @@ class Pipeline:
             label[active] = values.argmax(1)
         return BatchResult(label, exit_stage, exit_stage < len(stages), scores, logits)
 
+    def predict_images(self, images: Sequence[np.ndarray]) -> BatchResult:
+        """Classify pictures, such as a camera's frames: (rows, columns, 3), uint8, in the order red, green, blue.
+
+        Raises:
+            BundleError: if the bundle does not say how a picture becomes an input.
+            ShapeError: if an array is not a picture.
+        """
+        config = image_config_of(self.manifest)
+        inputs = [config.preprocess(image) for image in images]
+        return self.predict(np.array(inputs, np.float32).reshape(-1, *config.shape))
+
     def predict_one(self, sample: np.ndarray) -> SampleResult:
         """Classify one sample without a batch dimension; the fast path of a device."""
         values = np.asarray(sample)[None]
@@ -120,6 +132,16 @@ class Pipeline:
         if result.logits is None:
             return BatchResult(self._background.copy(), exit_stage, stopped, scores, self._no_logits.copy())
         return BatchResult(np.array([result.logits.argmax()]), exit_stage, stopped, scores, result.logits[None])
+
+
+def image_config_of(manifest: Manifest) -> ImageConfig:
+    """Return how a picture becomes the bundle's input; raise a BundleError if it does not say so."""
+    if manifest.image_config is None:
+        raise BundleError(
+            "the bundle takes network inputs (one .npy file), not pictures: it has no image_config. Export it again "
+            "with net.image_config = ImageConfig(...); penstock train sets it if the data come from image_folder."
+        )
+    return manifest.image_config
 
 
 def is_finite(x: np.ndarray) -> bool:

@@ -6,8 +6,9 @@ import pytest
 import torch
 from PIL import Image
 
-from penstock.datasets.image_files import IMAGENET_NORMALIZATION, CentreCrop, RandomCrop
+from penstock.datasets.image_files import RandomCrop
 from penstock.errors import DataError
+from penstock.runtime.images.config import ImageConfig
 from reproduction.datasets.imagenet import imagenet, read_val_labels
 from reproduction.experiments.tasks import with_validation
 
@@ -55,13 +56,17 @@ def test_photographs_are_read_and_standardised(root: Path) -> None:
         x, y = part[len(part) // 2]  # the first of the third synset
         assert x.shape == (3, 16, 16)
         assert y == 2
-        expected = (120 / 255 - torch.tensor(IMAGENET_NORMALIZATION.mean)) / torch.tensor(IMAGENET_NORMALIZATION.std)
+        expected = (120 / 255 - torch.tensor(ImageConfig(1, 1).mean)) / torch.tensor(ImageConfig(1, 1).std)
         torch.testing.assert_close(x.mean(dim=(1, 2)), expected, rtol=0, atol=0.02)
 
 
 def test_training_sees_random_parts_and_testing_the_middle(root: Path) -> None:
     data = imagenet(root, classes=4)
-    assert (data.train.crop, data.test.crop) == (RandomCrop(224), CentreCrop(224, resize=256))
+    assert (data.train.crop, data.test.crop, data.test.image) == (
+        RandomCrop(),
+        None,
+        ImageConfig(224, 224, share=224 / 256),
+    )
 
 
 def test_a_share_of_each_synset_is_held_out_for_validation(root: Path) -> None:
@@ -71,7 +76,7 @@ def test_a_share_of_each_synset_is_held_out_for_validation(root: Path) -> None:
     assert [file.parent.name for file in data.validation.files] == list(SYNSETS)
     for part in (data.train, data.validation):
         assert part.targets.tolist() == [{0: 1, 2: 2}.get(SYNSETS.index(file.parent.name), 0) for file in part.files]
-    assert (data.train.crop, data.validation.crop) == (RandomCrop(16), data.test.crop)
+    assert (data.train.crop, data.validation.crop) == (RandomCrop(), None)
     x, _ = data.validation[0]
     assert data.validation[0][0].equal(x)  # nothing is drawn
     assert with_validation(data, 0.1) is data

@@ -11,6 +11,9 @@ from helpers.bundles import BUNDLE, MANIFEST
 from penstock.errors import BundleError, StorageError
 from penstock.runtime.bundle.bundle import Bundle, read_manifest
 from penstock.runtime.bundle.manifest import GateRule
+from penstock.runtime.images.config import ImageConfig
+
+PICTURES = replace(MANIFEST, image_config=ImageConfig(28, 28, share=1, mean=(0,), std=(0.5,)))
 
 
 @pytest.fixture
@@ -27,6 +30,24 @@ def test_what_is_read_is_what_was_written(folder):
     assert Bundle.read(folder) == BUNDLE
     assert {path.name for path in folder.iterdir()} == {"manifest.json", "stage-1.onnx", "stage-2.onnx"}
     assert MANIFEST.stages[0].output.payload_bytes == 120 and MANIFEST.stages[0].input.payload_bytes == 4 * 784
+
+
+def test_a_bundle_keeps_how_a_picture_becomes_its_input(folder):
+    written(folder, PICTURES)
+    read = Bundle.read(folder)
+    assert read.manifest == PICTURES and read.manifest.id == PICTURES.id != MANIFEST.id
+
+
+def test_bundles_from_before_pictures_still_read(folder):
+    """The field is left out when there is none, so that the id stays what it was."""
+    assert "image_config" not in json.loads((folder / "manifest.json").read_text())
+    assert MANIFEST.id == "91b3eb29a99ed39540c150b0bb38cd2738bdf404ad584c8067c37da732a06d3c"
+
+
+def of_image(**fields) -> bytes:
+    plain = json.loads(PICTURES.to_bytes())
+    plain["image_config"] |= fields
+    return json.dumps(plain).encode()
 
 
 def test_positives_are_what_every_gate_is_meant_to_let_pass():
@@ -109,6 +130,16 @@ def of_stage(number, **fields) -> bytes:
         (of_stage(1, gate={"threshold": 0, "positives": ["a"]}), "positives of gate of stage 1.*'a'"),
         (of_stage(2, gate={"threshold": 0, "positives": None}), "last stage.*gate"),
         (b" " * (4 << 20) + b"{}", "4194304"),
+        (changed(image_config=[]), "image_config.*object"),
+        (changed(image_config=None), "image_config.*object"),
+        (changed(image_config={"height": 28}), "image_config.*no field 'width'"),
+        (of_image(height=27), r"input of stage 1 must be \(1, 27, 28\) float32, one picture, got \(1, 28, 28\)"),
+        (of_image(height="28"), "height of image_config.*'28'"),
+        (of_image(fit="pad"), "image_config: fit must be one of crop, stretch, got 'pad'"),
+        (of_image(share=2), r"image_config: share .*2\.0"),
+        (of_image(mean=[None]), "mean of image_config.*None"),
+        (of_image(std=[0]), "image_config: .*std"),
+        (of_image(mean=[0.1]), "changed.*id"),
     ],
 )
 def test_a_damaged_manifest_is_refused_with_its_reason(folder, content, token):

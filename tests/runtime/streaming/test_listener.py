@@ -14,7 +14,8 @@ from helpers.bundles import MANIFEST
 from helpers.memory_link import MemoryLink
 from penstock.errors import BundleError, DataError, DeliveryError, LinkError
 from penstock.runtime.bundle.bundle import Bundle
-from penstock.runtime.bundle.manifest import GateRule, TensorSpec, parse_manifest
+from penstock.runtime.bundle.manifest import GateRule, TensorSpec
+from penstock.runtime.bundle.manifest_parser import parse_manifest
 from penstock.runtime.engines import Output
 from penstock.runtime.islands.client import Client
 from penstock.runtime.islands.delivery import Outbox

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import BundleError
-from penstock.runtime.bundle.manifest import FILE, Manifest, Stage, parse_manifest
+from penstock.runtime.bundle.manifest import FILE, Manifest, Stage
+from penstock.runtime.bundle.manifest_parser import parse_manifest
 from penstock.runtime.files import write_atomically
 
 LARGEST_MANIFEST = 4 << 20  # size limit in bytes

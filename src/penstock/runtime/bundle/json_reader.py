@@ -66,6 +66,10 @@ class JsonReader:
         """Return whether the field is null."""
         return self._value(name) is None
 
+    def has(self, name: str) -> bool:
+        """Return whether there is such a field, for those that a bundle may leave out."""
+        return name in self._fields
+
     def _elements(self, name: str) -> JsonReader:
         return JsonReader(dict(enumerate(self.items(name))), f"{name} of {self.where}")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
-    "run": "Run a bundle in this process, stage by stage, stopping at the gates.",
+    "run": "Run a bundle on pictures or samples, stage by stage, stopping at the gates.",
     "listen": "Listen to a recording, standard input or a microphone, and print detections live.",
     "island": "Serve one stage over gRPC: answer frames, or forward them to the next island.",
     "up": "Run all islands of a bundle on this machine, with a live table.",
