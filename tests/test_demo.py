@@ -2,9 +2,12 @@
 
 import importlib.util
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 
+from helpers.commands import penstock
 from penstock import demo
 from penstock.gating.tables import render
 
@@ -18,7 +21,8 @@ pytestmark = [
 
 def test_it_compares_the_plain_and_the_gated_network(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "EPOCHS", 2)
-    result = demo.run(tmp_path, progress=False)
+    monkeypatch.chdir(tmp_path)
+    result = demo.run(Path("demo"), progress=False)
     text = render(*result.tables())
     for line in (
         "accuracy",
@@ -32,8 +36,12 @@ def test_it_compares_the_plain_and_the_gated_network(tmp_path, monkeypatch):
         assert line in text
     assert max(map(len, text.splitlines())) <= 100
     for name in ("roc.png", "gate-scores.png", "mask.png", "network.safetensors", "demo.json"):
-        assert (tmp_path / name).stat().st_size > 500
-    saved = json.loads((tmp_path / "demo.json").read_text())
+        assert (tmp_path / "demo" / name).stat().st_size > 500
+    for command in text.split("Deploy it:")[1].replace("\\\n", "").strip().splitlines():
+        done = penstock(*shlex.split(command)[1:])
+        assert done.returncode == 0, done.stderr
+    assert b"20 samples" in done.stdout
+    saved = json.loads((tmp_path / "demo" / "demo.json").read_text())
     assert saved["gated"]["macs"] < saved["plain"]["macs"]
     assert saved["gated"]["payload_bytes"] < saved["plain"]["payload_bytes"]
 

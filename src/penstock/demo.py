@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console, RenderableType
-from torch import Tensor
+from torch import Tensor, nn
 
 from penstock.datasets.splits import Labelled, draw_stream
 from penstock.datasets.wrist import STEP, WINDOW, Windows, wrist
@@ -69,7 +70,7 @@ class DemoResult:
         return asdict(self)
 
     def tables(self) -> list[RenderableType]:
-        """Return the comparison, the guarantee, and where the files are."""
+        """Return the comparison, the guarantee, where the files are, and what to do with them."""
         table = table_of("", ">plain", ">gated", ">gated / plain", title="The same network, plain and gated")
         at = f"a sample at 1:{NEGATIVES_PER_POSITIVE}"
         shown: list[tuple[str, str, Callable[[float], str], bool]] = [
@@ -84,34 +85,64 @@ class DemoResult:
         for label, name, text, compared in shown:
             plain, gated = getattr(self.plain, name), getattr(self.gated, name)
             table.add_row(label, text(plain), text(gated), percent(gated / plain) if compared else "")
-        return [table, f"Guarantee: {self.guarantee}.", f"Written: {', '.join(self.files)}"]
+        folder = Path(self.files[0]).parent
+        commands = [
+            f"penstock export {folder}/network.safetensors -m penstock.demo:network -d penstock.demo:data \\",
+            f"  -o {folder}/bundle",
+            f"penstock run {folder}/bundle {folder}/windows.npy",
+        ]
+        return [
+            table,
+            f"Guarantee: {self.guarantee}.",
+            f"Written: {', '.join(self.files)}",
+            "\n".join(["", "Deploy it:", *commands]),
+        ]
+
+
+def network() -> nn.Module:
+    """Return the demo's network, untrained."""
+    return resnet8_1d(6, classes=4)
+
+
+def data() -> dict[str, Any]:
+    """Return the demo's data: windows of six people to train on, and of four others to calibrate and to test on."""
+    windows = wrist()
+    held_out, test, _ = _unseen_people(windows.validation, windows.test)
+    return {
+        "train": windows.train.samples,
+        "validation": held_out,
+        "test": test,
+        "class_names": windows.class_names,
+    }
 
 
 def run(folder: Path, *, seed: int = 0, progress: bool = True) -> DemoResult:
     """Run the demo; write plots, figures and the gated network into ``folder``."""
     console = Console(quiet=not progress)
-    data = wrist()
-    held_out, test, live = _unseen_people(data.validation, data.test)
-    example = data.train.x[:2]
+    windows = wrist()
+    held_out, test, live = _unseen_people(windows.validation, windows.test)
+    train, example = windows.train.samples, windows.train.x[:2]
 
-    console.print(f"[bold]1[/] plain network: {EPOCHS} epochs on {len(data.train.x):,} windows of six people")
+    console.print(f"[bold]1[/] plain network: {EPOCHS} epochs on {len(windows.train.x):,} windows of six people")
     torch.manual_seed(seed)
-    model = resnet8_1d(example.shape[1], classes=len(data.class_names))
+    model = network()
     plain = gate(model, example, at=0)
     config = FitConfig(epochs=EPOCHS, batch_size=BATCH, seed=seed, progress=progress)
-    fit(plain, data.train.samples, config=config)
+    fit(plain, train, config=config)
 
     console.print(f"[bold]2[/] the same network, gated at {DEPTH:.0%} of its depth, with the same budget")
     gated = gate(model, example, at=DEPTH)
-    fit(gated, data.train.samples, objective=OBJECTIVE, config=config)
+    fit(gated, train, objective=OBJECTIVE, config=config)
 
     console.print(
         f"[bold]3[/] thresholds from {len(held_out.x)} windows of four other people; measured on {len(test.x)} more"
     )
     calibrate(gated, held_out, max_positive_loss=MAX_POSITIVE_LOSS)
     console.print(network_table(gated))
-    result = _compare(plain, gated, test, live, data.class_names, seed)
-    files = [*result.evaluation.plot(folder, gated), folder / "network.safetensors", folder / "demo.json"]
+    result = _compare(plain, gated, test, live, windows.class_names, seed)
+    files = [*result.evaluation.plot(folder, gated)]
+    files += [folder / name for name in ("windows.npy", "network.safetensors", "demo.json")]
+    np.save(files[-3], test.x[:20].numpy())
     save(gated, files[-2])
     result = replace(result, files=tuple(str(file) for file in files))
     write_atomically(files[-1], json.dumps(result.to_json(), indent=1).encode())

@@ -21,7 +21,7 @@ from penstock.gating.cascade import exit_stages, is_stopped
 from penstock.gating.network import GatedNetwork
 from penstock.runtime.files import write_atomically
 
-BINS = 40
+BINS, MAX_LOGIT = 40, 8.0
 CURVE_POINTS = 201
 
 
@@ -33,7 +33,7 @@ class GateEvaluation:
         reached: the share of all samples that reach this gate in the cascade.
         stopped: the share of all samples that the cascade stops at this gate.
         curve: [share of negatives that pass, share of positives that pass], along all thresholds.
-        histogram: gate probabilities in 40 equal bins of [0, 1], counts of [negatives, positives].
+        histogram: gate logits in 40 equal bins of [-8, 8], those beyond at its ends: counts of [negatives, positives].
     """
 
     name: str
@@ -267,7 +267,7 @@ def _sampled(false: Tensor, true: Tensor) -> tuple[tuple[float, ...], tuple[floa
 
 
 def _histogram(logit: Tensor) -> tuple[int, ...]:
-    return tuple(int(count) for count in torch.histc(logit.double().sigmoid(), BINS, 0, 1).tolist())
+    return tuple(int(count) for count in torch.histc(logit.clamp(-MAX_LOGIT, MAX_LOGIT), BINS, -MAX_LOGIT, MAX_LOGIT))
 
 
 def _finite(threshold: float) -> float | None:

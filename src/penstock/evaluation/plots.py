@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
+from penstock.evaluation.evaluate import MAX_LOGIT
 from penstock.runtime.files import write_atomically
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.gating.network import GatedNetwork
 
 POSITIVE, NEGATIVE, NEUTRAL = "#d95f02", "#1b6ca8", "#888888"
+PROBABILITIES = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 
 
 def plot_evaluation(evaluation: Evaluation, folder: Path, net: GatedNetwork | None = None) -> list[Path]:
@@ -54,18 +56,20 @@ def roc_figure(gates: list[GateEvaluation]) -> Figure:
 
 def scores_figure(gates: list[GateEvaluation]) -> Figure:
     """Draw how many negatives and positives get which score, and the threshold between them."""
-    figure = Figure(figsize=(6.4, 2.6 * len(gates) + 0.6), layout="constrained")
+    figure = Figure(figsize=(6.4, 2.6 * len(gates) + 1.0), layout="constrained")
     for axes, gate in zip(figure.subplots(len(gates), squeeze=False)[:, 0], gates, strict=True):
         assert gate.histogram is not None
-        edges = np.linspace(0, 1, len(gate.histogram[0]) + 1)
+        edges = np.linspace(-MAX_LOGIT, MAX_LOGIT, len(gate.histogram[0]) + 1)
         for counts, color, name in zip(gate.histogram, (NEGATIVE, POSITIVE), ("negatives", "positives"), strict=True):
             axes.stairs(counts, edges, fill=True, alpha=0.55, color=color, label=name)
-        threshold = 0.0 if gate.threshold is None else 1 / (1 + np.exp(-gate.threshold))
-        axes.axvline(threshold, color="black", linewidth=1, label=f"threshold {threshold:.3g}")
+        threshold = -MAX_LOGIT if gate.threshold is None else float(np.clip(gate.threshold, -MAX_LOGIT, MAX_LOGIT))
+        axes.axvline(threshold, color="black", linewidth=1, label="threshold")
         axes.set_yscale("symlog", linthresh=10)
-        axes.set(ylabel="samples", title=f"Gate after {gate.name}", xlim=(0, 1), ylim=(0, None))
-        axes.legend(loc="center", ncols=3)
-    axes.set_xlabel("gate's probability that the sample is of interest")
+        title = f"Gate after {gate.name}: passes from {1 / (1 + np.exp(-threshold)):.3g}"
+        axes.set(ylabel="samples", title=title, xlim=(-MAX_LOGIT, MAX_LOGIT), ylim=(0, None))
+        axes.set_xticks(np.log([p / (1 - p) for p in PROBABILITIES]), [f"{p:g}" for p in PROBABILITIES])
+    axes.set_xlabel("gate's probability that the sample is of interest (logit scale)")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 

@@ -218,5 +218,5 @@ def _example(net: GatedNetwork, example: Tensor) -> Tensor:
     if tuple(example.shape[1:]) != net.spec.example_shape:
         expected = ", ".join(map(str, net.spec.example_shape))
         raise ShapeError(f"expected an example of shape (batch, {expected}), got {tuple(example.shape)}")
-    example = example.detach().cpu()
+    example = example.detach().cpu().contiguous()  # exporters have no operator for other strides
     return example if len(example) > 1 else torch.cat([example, example])
