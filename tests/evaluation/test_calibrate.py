@@ -59,12 +59,11 @@ class Scores(torch.nn.Module):
 class Column(torch.nn.Module):
     """A gate whose logit is one column of the features."""
 
-    positives = None
+    positives, reads_unmasked = None, False
 
     def __init__(self, column):
         super().__init__()
         self.column = column
-        self.width = 1
         self.register_buffer("threshold", torch.zeros((), dtype=torch.float64))
 
     def forward(self, x, kept=None):

@@ -41,7 +41,7 @@ def by_hand(net, x, y):
         for i, layer in enumerate(net.layers):
             kept = len(layer.compression.kept)
             if exit_stage > i:
-                macs += kept * layer.gate.width + layer.gate.width
+                macs += layer.gate.macs(kept)
             if exit_stage > i + 1:
                 payload += 4 * kept
         rows.append(

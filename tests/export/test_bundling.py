@@ -147,7 +147,7 @@ def test_what_it_decides_is_compared(tmp_path) -> None:
         assert got.positive_lost_rate == pytest.approx(evaluation.positive_lost_rate)
 
 
-def trained(n=600):
+def trained(n=600, **layer):
     """A small network that has learnt something, and its data."""
     draw = torch.Generator().manual_seed(0)
     y = torch.randint(0, 3, (n,), generator=draw) * (torch.rand(n, generator=draw) < 0.6)
@@ -159,7 +159,7 @@ def trained(n=600):
         *(nn.Conv1d(2, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), nn.Conv1d(8, 8, 3, padding=1), nn.ReLU()),
         *(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 3)),
     )
-    net = ps.gate(model, x[:2], at="2")
+    net = ps.gate(model, x[:2], at="2", layer=ps.LayerConfig(**layer))
     ps.fit(
         net,
         (x, y),
@@ -206,10 +206,11 @@ def test_a_graph_that_is_not_the_manifests_is_refused(tmp_path) -> None:
     )
 
 
-def test_what_only_the_gate_needs_stays_in_floats(tmp_path) -> None:
+@pytest.mark.parametrize(("head", "linear_layers"), [("linear", 2), ("conv2", 1)])
+def test_the_gates_last_layers_stay_in_floats(tmp_path, head, linear_layers) -> None:
     import onnx
 
-    net, data = trained()
+    net, data = trained(head=head)
     bundle = export_bundle(net, data[0][:4], tmp_path, precision=Int8(data)).bundle
     graph = onnx.load_from_string(bundle.graphs[0]).graph
     makers = {name: node for node in graph.node for name in node.output}
@@ -220,9 +221,39 @@ def test_what_only_the_gate_needs_stays_in_floats(tmp_path) -> None:
         if node is not None and node.op_type != "DequantizeLinear":  # up to the features that both read
             heads |= {node.name: node} if node.op_type == "Gemm" else {}
             waiting += node.input
-    assert len(heads) == 2 and all(head.input[1] in floats for head in heads.values())
+    assert len(heads) == linear_layers and all(head.input[1] in floats for head in heads.values())
     convolutions = [node for node in graph.node if node.op_type == "Conv"]
     assert convolutions and not any(node.input[1] in floats for node in convolutions)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize(("keep", "granularity"), [(37, "element"), (0.5, "channel")])
+def test_values_of_few_bits_cross_as_the_network_was_trained(tmp_path, bits, keep, granularity) -> None:
+    net, (x, y) = trained(bits=bits, keep=keep, granularity=granularity)
+    net = middling(net, x)
+    bundle = export_bundle(net, x[:4], tmp_path / "float32").bundle
+    for stage in bundle.manifest.stages[:-1]:
+        assert stage.output.payload_bytes == net.layers[0].transmitted_bytes
+    assert Bundle.read(tmp_path / "float32") == bundle
+    same(Pipeline(bundle), net, x[:100])
+    bundle = export_bundle(
+        net, x[:4], tmp_path / "int8", precision=Int8((x, y), tolerance=0.03), check_on=(x, y)
+    ).bundle
+    assert bundle.manifest.stages[0].output.payload_bytes == net.layers[0].transmitted_bytes
+
+
+def test_values_whose_range_is_not_known_are_refused(tmp_path) -> None:
+    model, draw = build("resnet8")
+    net = ps.gate(model, draw(2), at=0.4, layer=ps.LayerConfig(bits=4))
+    with pytest.raises(ExportError, match="4 bits"):
+        export_bundle(net, draw(2), tmp_path)
+
+
+def test_an_example_with_other_strides_is_exported(tmp_path) -> None:
+    net, (x, _) = trained()
+    strided = x[:4].transpose(1, 2).contiguous().transpose(1, 2)
+    assert not strided.is_contiguous()
+    export_bundle(net, strided, tmp_path)
 
 
 def test_a_target_that_is_not_known_is_refused() -> None:

@@ -95,7 +95,11 @@ def train_command(
     ] = "kept",
     gate_width: Annotated[
         int | None,
-        layer_option(help="Hidden units, or first channels, of a gate. Default: 16, or 32.", show_default=False),
+        layer_option(
+            help="Hidden units, or first channels, of a gate. Default: what suits the features.",
+            metavar="N",
+            show_default=False,
+        ),
     ] = None,
     class_loss_weight: Annotated[
         float,

@@ -31,7 +31,7 @@ class DeployedStage(nn.Module):
         if self.next_layer is not None and is_gated(net, number):
             gate = self.next_layer.gate
             assert gate is not None
-            self.reads_unmasked = self.next_layer.compression is None or gate.head.reads_unmasked
+            self.reads_unmasked = self.next_layer.compression is None or gate.reads_unmasked
             self.gate = gate if self.reads_unmasked else gate.shrink(self.next_layer.read)
         packing, unpacking = (
             None if layer is None else layer.compression for layer in (self.next_layer, self.previous_layer)

@@ -9,6 +9,7 @@ from scipy.stats import entropy
 from torch import nn
 
 import penstock as ps
+from penstock.gating.layers.head import LinearHead
 from penstock.gating.network import GatedOutput
 from reproduction.baselines import BranchyObjective, Exit, branchynet, exits
 from reproduction.baselines.branchynet import collect_exit_outputs, relative_entropy
@@ -81,7 +82,7 @@ def test_it_learns_is_calibrated_and_evaluated_like_a_gate(trained: ps.GatedNetw
 
 
 def test_an_exit_costs_an_output_for_each_class() -> None:
-    assert Exit((10,), classes=5, width=16).macs(10) == 16 * (10 + 5)
+    assert Exit(LinearHead((10,)), classes=5).macs(10) == 16 * (10 + 5)
 
 
 def test_exits_are_in_the_mode_and_on_the_device_of_the_network() -> None:

@@ -5,10 +5,13 @@ import pytest
 import torch
 
 from helpers.tones import tones
+from penstock.gating.layers import LayerConfig
 from penstock.gating.surgery import gate
 from penstock.models import resnet8_1d
 from reproduction.baselines import branchynet
 from reproduction.experiments.measure import LOSS_LEVELS, choose_operating_points, measure, stream_weights
+
+LINEAR = LayerConfig(head="linear")  # the paper's gate
 
 
 def test_what_is_measured_is_what_a_plain_count_says() -> None:
@@ -43,7 +46,11 @@ def test_thresholds_lose_no_more_than_they_may() -> None:
     torch.manual_seed(0)
     x, y = tones(1000, 5)
     model = resnet8_1d(1, 3, 4)
-    for net in (gate(model, x[:1], at=0.4), gate(model, x[:1], at=[0.2, 0.4, 0.7]), branchynet(model, x[:1])):
+    for net in (
+        gate(model, x[:1], at=0.4, layer=LINEAR),
+        gate(model, x[:1], at=[0.2, 0.4, 0.7], layer=LINEAR),
+        branchynet(model, x[:1]),
+    ):
         choices = choose_operating_points(net.eval(), (x, y))
         points = measure(net, (x, y), choices, positive_share=None)["points"]
         for lost in LOSS_LEVELS:
@@ -56,7 +63,7 @@ def test_the_accurate_point_stops_as_much_as_accuracy_allows() -> None:
     torch.manual_seed(0)
     x, y = tones(400, 5)
     model = resnet8_1d(1, 3, 4)
-    for net in (gate(model, x[:1], at=0.4).eval(), branchynet(model, x[:1]).eval()):
+    for net in (gate(model, x[:1], at=0.4, layer=LINEAR).eval(), branchynet(model, x[:1]).eval()):
         (threshold,) = choose_operating_points(net, (x, y)).points["accurate"]
         with torch.no_grad():
             out = net(x)

@@ -22,7 +22,7 @@ class _Part:
         self._graph, self.value, self.nodes = graph.graph, value, list[ir.Node]()
 
     def add(self, op: str, *inputs: ir.Value | np.ndarray, **attributes: Any) -> ir.Value:
-        """Add an operation on the value, or on the inputs given, and make its output the value."""
+        """Add an operation on the value, unless the first input is one itself, and make its output the value."""
         first = [] if inputs and isinstance(inputs[0], ir.Value) else [self.value]
         node = ir.node(op, [*first, *(self._constant(each) for each in inputs)], attributes)
         self.nodes.append(node)
@@ -52,8 +52,8 @@ def encode_output(graph: ir.Model, layer: GatedCompression) -> None:
         first, second = _halves(len(step))
         low = part.add("Gather", codes, second, axis=1)
         part.add("Gather", codes, first, axis=1)
-        part.add("Mul", np.array(LEVELS, np.float32))
-        part.add("Add", low)
+        high = part.add("Mul", np.array(LEVELS, np.float32))
+        part.add("Add", high, low)
         part.add("Cast", to=ir.DataType.UINT8)
     graph.graph.extend(part.nodes)
     _declare(part.value, PACKED, layer)

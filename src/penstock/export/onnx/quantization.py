@@ -21,8 +21,8 @@ from penstock.runtime.bundle.graph_names import GATE, INPUT
 def quantize(graph: ir.Model, calibration: Sequence[np.ndarray], activations: str = "int8") -> ir.Model:
     """Return a graph whose convolutions and matrix products compute in int8.
 
-    Operations that only the gate's logit depends on stay in float32: a range measured on the calibration data would
-    clip the logit on other data.
+    Operations that only the gate's logit depends on, after its convolutions, stay in float32: a range measured on the
+    calibration data would clip the logit on other data.
 
     Args:
         calibration: batches of the stage's input, from which the ranges of its values are measured.
@@ -31,7 +31,7 @@ def quantize(graph: ir.Model, calibration: Sequence[np.ndarray], activations: st
     common.NameFixPass()(graph)
     for number, node in enumerate(graph.graph):
         node.name = f"{node.op_type}_{number}"
-    gate_only = [node.name for node in _gate_only(graph)]
+    excluded = [node.name for node in _after_convolutions(_gate_only(graph))]
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "stage.onnx"
         quantize_static(
@@ -42,7 +42,7 @@ def quantize(graph: ir.Model, calibration: Sequence[np.ndarray], activations: st
             per_channel=True,
             activation_type=QuantType.QUInt8 if activations == "uint8" else QuantType.QInt8,
             weight_type=QuantType.QInt8,
-            nodes_to_exclude=gate_only,
+            nodes_to_exclude=excluded,
             extra_options={"ActivationSymmetric": False, "WeightSymmetric": True, "ForceQuantizeNoInputCheck": False},
         )
         return cleaned(ir.from_proto(onnx.load(path)))
@@ -56,6 +56,15 @@ def _gate_only(graph: ir.Model) -> list[ir.Node]:
     gate = outputs.pop(GATE)
     needed = set().union(*(_producers(value) for value in outputs.values()))
     return [node for node in graph.graph if node in _producers(gate) and node not in needed]
+
+
+def _after_convolutions(nodes: list[ir.Node]) -> list[ir.Node]:
+    """Return those that no convolution among them depends on."""
+    convolutions = {node for node in nodes if node.op_type == "Conv"}
+    before = {
+        source for node in convolutions for value in node.inputs if value is not None for source in _producers(value)
+    }
+    return [node for node in nodes if node not in convolutions and node not in before]
 
 
 def _producers(value: ir.Value) -> set[ir.Node]:

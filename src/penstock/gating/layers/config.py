@@ -28,7 +28,6 @@ _UNUSED = {
     "gate": ("mask", "keep"),
     "compression": ("head", "gate_width", "gate_input", "class_loss_weight"),
 }
-GATE_WIDTHS: dict[HeadKind, int] = {"linear": 16, "conv": 32, "conv2": 32, "attention": 16}
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,8 @@ class LayerConfig:
         head: how the gate reads the features. "linear": one linear layer on what the mask keeps, the paper's gate;
             "conv", "conv2": one or two strided convolutions on all features, for images (C, H, W) and series (C, T);
             "attention": attention pooling, for tokens (T, D). "auto": the most accurate one for the features' shape.
-        gate_width: the hidden units of the gate, or the channels of its first convolution; None for 16 and 32.
+        gate_width: the hidden units of the gate, or the channels of its first convolution; None for 16 units, or half
+            as many channels as the features have, 8 to 64.
         gate_input: what a linear head reads. "kept": one value per kept mask dimension (the mean over a channel or
             feature); "all": every value of the kept dimensions, for inputs of a fixed size.
         class_loss_weight: 0 for the paper's gate; above 0, the gate also learns to predict the class, with this weight

@@ -43,6 +43,11 @@ class Gate(nn.Module):
         """Return the hidden units of features, or of packed features: (batch, width)."""
         return self.head(x) if kept is None else self.head(x, kept)  # type: ignore[no-any-return]
 
+    @property
+    def reads_unmasked(self) -> bool:
+        """Whether it reads the features before the mask."""
+        return self.head.reads_unmasked
+
     def gate_logit(self, out: Tensor) -> Tensor:
         """Return the logit that is compared with the threshold, (batch,), given the output of `forward`."""
         return out

@@ -74,7 +74,7 @@ class GatedCompression(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         masked = x if self.compression is None else self.compression(x)
-        gate_out = None if self.gate is None else self.gate(x if self.gate.head.reads_unmasked else masked)
+        gate_out = None if self.gate is None else self.gate(x if self.gate.reads_unmasked else masked)
         return masked if self.quantizer is None else self.quantizer(masked), gate_out
 
     def send(self, x: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class GatedCompression(nn.Module):
     def score(self, x: Tensor) -> Tensor:
         """Return the gate's output for unmasked features; a linear head reads only what the mask keeps."""
         assert self.gate is not None
-        if self.compression is None or self.gate.head.reads_unmasked:
+        if self.compression is None or self.gate.reads_unmasked:
             return self.gate(x)
         return self.gate(self.compression.pack(x), self.read)
 
@@ -108,7 +108,7 @@ class GatedCompression(nn.Module):
     def any_length(self) -> bool:
         """Whether axes that the mask does not cover may differ in length from the example."""
         mask = self.compression is None or self.layout.any_length
-        gate = self.gate is None or self.gate.head.reads_unmasked or MASK_LAYOUTS[self._gate_granularity].any_length
+        gate = self.gate is None or self.gate.reads_unmasked or MASK_LAYOUTS[self._gate_granularity].any_length
         return mask and gate
 
     @property

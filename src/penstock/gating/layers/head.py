@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from penstock.errors import LayerError
-from penstock.gating.layers.config import GATE_WIDTHS, Granularity, LayerConfig
+from penstock.gating.layers.config import Granularity, LayerConfig
 from penstock.gating.layers.mask_layout import MASK_LAYOUTS
 
+UNITS = 16
 KERNEL, STRIDE = 3, 2
 CONVOLUTIONS = {
     1: (nn.Conv1d, nn.BatchNorm1d),
@@ -42,7 +43,7 @@ class LinearHead(nn.Module):
 
     reads_unmasked = False
 
-    def __init__(self, feature: tuple[int, ...], granularity: Granularity = "element", width: int = 16):
+    def __init__(self, feature: tuple[int, ...], granularity: Granularity = "element", width: int = UNITS):
         super().__init__()
         self.granularity, self.width = granularity, width
         self.squeeze = nn.Linear(prod(MASK_LAYOUTS[granularity].mask_shape(feature)), width)
@@ -77,7 +78,7 @@ class ConvHead(nn.Module):
 
     reads_unmasked = True
 
-    def __init__(self, feature: tuple[int, ...], channels: int = 32, layers: int = 2):
+    def __init__(self, feature: tuple[int, ...], channels: int, layers: int = 2):
         super().__init__()
         convolution, norm = CONVOLUTIONS[len(feature) - 1]
         sizes = [feature[0], *(channels * 2**i for i in range(layers))]
@@ -109,7 +110,7 @@ class AttentionHead(nn.Module):
 
     reads_unmasked = True
 
-    def __init__(self, feature: tuple[int, ...], width: int = 16):
+    def __init__(self, feature: tuple[int, ...], width: int = UNITS):
         super().__init__()
         (self.tokens, dimensions), self.width = feature, width
         self.tokens_norm, self.weigh = nn.LayerNorm(dimensions), nn.Linear(dimensions, 1)
@@ -143,7 +144,8 @@ def resolved(config: LayerConfig, feature: tuple[int, ...]) -> LayerConfig:
     if (head.startswith("conv") and axes not in CONVOLUTIONS) or (head == "attention" and axes != 1):
         expected = "(T, D)" if head == "attention" else "(C, T), (C, H, W) or (C, D, H, W)"
         raise LayerError(f"a {head!r} head needs features of shape {expected}, got {feature}: use head='auto'.")
-    return replace(config, head=head, gate_width=config.gate_width or GATE_WIDTHS[head])
+    width = min(max(feature[0] // 2, 8), 64) if head.startswith("conv") else UNITS
+    return replace(config, head=head, gate_width=config.gate_width or width)
 
 
 def build_head(feature: tuple[int, ...], config: LayerConfig) -> Head:
