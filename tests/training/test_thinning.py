@@ -30,8 +30,8 @@ def test_training_ends_with_exactly_what_may_cross(keep, choices, kept):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv1d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(96, 4))
     x, y = torch.randn(64, 1, 12), torch.arange(64) % 4
-    net = ps.gate(model, x[:2], at=["1"], layer=ps.LayerConfig(keep=keep, **choices))
-    ps.fit(net, (x, y), config=quiet(epochs=4, batch_size=8))
+    net = ps.gate(model, x[:2], at=["1"], layer=ps.LayerConfig("compression", keep=keep, **choices))
+    ps.fit(net, (x, y), objective=ps.Objective(alpha=0), config=quiet(epochs=4, batch_size=8))
     assert net.layers[0].transmitted_values == kept
 
 

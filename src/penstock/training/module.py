@@ -111,7 +111,8 @@ class GatedLightningModule(L.LightningModule):
 
     def on_train_batch_start(self, batch: Any, index: int) -> None:
         """Thin masks with ``keep``."""
-        thin(self.net, self.global_step / self.trainer.estimated_stepping_batches)
+        if thin(self.net, self.global_step / self.trainer.estimated_stepping_batches):
+            self._loss_rise = LossRise()  # what is dropped costs something: it is not the rate
 
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         loss = self._step("train", batch, index)

@@ -18,15 +18,18 @@ def kept_share(progress: float) -> float:
     return (1 - done) ** 3
 
 
-def thin(net: GatedNetwork, progress: float) -> None:
+def thin(net: GatedNetwork, progress: float) -> bool:
     """Drop what matters least from each mask with ``keep``, as far as is due at this share of the training run.
 
     `fit` calls this before each step; in a loop of your own, call ``thin(net, step / steps)``. From END on, the masks
     stay as they are.
+
+    Returns:
+        Whether a mask has changed.
     """
-    for layer in net.layers:
-        mask = layer.compression
-        if mask is None or mask.keep is None or len(mask.kept) == mask.keep:
-            continue
-        total = mask.phi.numel()
-        mask.keep_only(mask.keep + round(kept_share(progress) * (total - mask.keep)))
+    masks = [layer.compression for layer in net.layers]
+    due = [mask for mask in masks if mask is not None and mask.keep is not None and len(mask.kept) != mask.keep]
+    for mask in due:
+        assert mask.keep is not None
+        mask.keep_only(mask.keep + round(kept_share(progress) * (mask.phi.numel() - mask.keep)))
+    return bool(due)
