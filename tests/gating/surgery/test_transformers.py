@@ -14,7 +14,8 @@ pytestmark = pytest.mark.skipif(import_transformers() is None, reason="make .ven
 NOTHING_DRAWN = dict.fromkeys(
     (
         "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob", "drop_path_rate", "layerdrop",
-        "hidden_dropout", "attention_dropout", "activation_dropout", "feat_proj_dropout", "final_dropout", "mask_time_prob",
+        "hidden_dropout", "attention_dropout", "activation_dropout", "feat_proj_dropout", "final_dropout",
+        "mask_time_prob",
     ),
     0.0,
 )  # fmt: skip
@@ -87,7 +88,7 @@ def test_exported_stages_are_torchs(name, tmp_path):
     net = ps.gate(model, draw(2), at=f"{NETWORKS[name][-1]}.1").eval()
     x = draw(5)
     ps.export_bundle(net, x, tmp_path)
-    result = ps.Pipeline(ps.Bundle.load(tmp_path))(x.numpy())
+    result = ps.Pipeline(ps.Bundle.read(tmp_path)).predict(x.numpy())
     torch.testing.assert_close(torch.from_numpy(result.logits), net.predict(x).logits, atol=1e-4, rtol=1e-4)
 
 

@@ -92,7 +92,10 @@ class Survey:
         """Return the places at the given depths or names, or a number of them, in the order of the network."""
         requests = _requests(at)
         if requests and not self.places:
-            raise CutError(f"{type(self.model).__name__} has no legal cut: nowhere does exactly one tensor cross.")
+            raise CutError(
+                f"{type(self.model).__name__} has no legal cut: nowhere does exactly one tensor cross. Its branches run "
+                "side by side from end to end, or all layers read the input: use a network with one trunk."
+            )
         found: dict[Place, float | str] = {}
         for request in requests:
             place = self._by_name(request) if isinstance(request, str) else self._by_depth(request)

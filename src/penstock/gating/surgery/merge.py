@@ -1,8 +1,8 @@
 """Merge the graphs of a network in training and in evaluation into one that is correct in both.
 
-What is True in training and False in evaluation becomes ``self.training``, so that ``F.dropout(x, training=self.training)``
-can still be switched. Recorded graphs are of two batch sizes as well: a number that is a multiple of both becomes that
-multiple of the batch.
+What is True in training and False in evaluation becomes ``self.training``, so that
+``F.dropout(x, training=self.training)`` can still be switched. Recorded graphs are of two batch sizes as well: a number
+that is a multiple of both becomes that multiple of the batch.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import fx
 
-from penstock.gating.surgery.graph import CONSTANT, Trace, Untraceable, owner
+from penstock.gating.surgery.graph import Trace, Untraceable, owner
 
 BATCH, OTHER_BATCH = 2, 3
 """A network is recorded and measured at two batch sizes, to see which sizes depend on the batch."""

@@ -105,7 +105,7 @@ def _reached(graph: fx.Graph, origins: set[fx.Node], barred: set[fx.Node]) -> se
 
 
 def _origins(model: nn.Module, graph: fx.Graph, reads: set[fx.Node]) -> set[fx.Node]:
-    """Return the nodes that a later stage cannot compute again: the input, what is drawn, and what is changed in place."""
+    """Return what a later stage cannot compute again: the input, what is drawn, and what is changed in place."""
     origins = {node for node in graph.nodes if node.op == "placeholder"}
     for node in graph.nodes:
         target = model.get_submodule(node.target) if node.op == "call_module" else node.target

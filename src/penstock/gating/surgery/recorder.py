@@ -2,8 +2,8 @@
 
 The second way, for networks that symbols do not get through: here sizes are numbers, and outputs may be collected in
 objects, so a forward may decide by whatever does not depend on the data. Tensors that depend on the input are fake; all
-others are real, and what forward computes from nothing (a mask, positions) becomes a constant. The graph is of one batch
-size, until it is merged with one of another.
+others are real, and what forward computes from nothing (a mask, positions) becomes a constant. The graph is of one
+batch size, until it is merged with one of another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """Turn a network into a graph of its operations that is correct in training and in evaluation.
 
-Two ways: `symbolic` gives a graph for inputs of any size; `recorder` gets through forwards that symbols do not, and is tried
-when the first way fails or would keep blocks of layers in one piece. Both trace each mode, and `merge` makes one graph of the two.
-A submodule that cannot be traced becomes a leaf on its own, and tracing starts again.
+Two ways: `symbolic` gives a graph for inputs of any size; `recorder` gets through forwards that symbols do not, and is
+tried when the first way fails or would keep blocks of layers in one piece. Both trace each mode, and `merge` makes one
+graph of the two. A submodule that cannot be traced becomes a leaf on its own.
+
+A module that holds blocks and draws random numbers in training (layer drop, masking of the input) cannot be a leaf, or
+no cut would be left: its own forward, not those of its parts, is traced as in evaluation.
 """
 
 from __future__ import annotations
