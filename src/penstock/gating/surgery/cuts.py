@@ -93,8 +93,8 @@ class Survey:
         requests = _requests(at)
         if requests and not self.places:
             raise CutError(
-                f"{type(self.model).__name__} has no legal cut: nowhere does exactly one tensor cross. Its branches run "
-                "side by side from end to end, or all layers read the input: use a network with one trunk."
+                f"{type(self.model).__name__} has no legal cut: nowhere does exactly one tensor cross. Its branches "
+                "run side by side from end to end, or all layers read the input: use a network with one trunk."
             )
         found: dict[Place, float | str] = {}
         for request in requests:

@@ -1,7 +1,7 @@
 """Trace a network with symbols instead of tensors: torch.fx, with a tracer of our own.
 
-Sizes are symbols too, so that the graph takes inputs of any size. A forward that decides by a size, collects its outputs
-in an object, or hands them through decorators is out of its reach: see `recorder`.
+Sizes are symbols too, so that the graph takes inputs of any size. A forward that decides by a size, collects its
+outputs in an object, or hands them through decorators is out of its reach: see `recorder`.
 """
 
 from __future__ import annotations
