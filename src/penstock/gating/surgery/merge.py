@@ -35,9 +35,9 @@ def merge(training: Trace, evaluation: Trace) -> Trace:
     return training
 
 
-def _different(node: fx.Node) -> Untraceable:
+def _different(node: fx.Node, what: str = "its operations in training differ from those in evaluation") -> Untraceable:
     error = Untraceable(owner(node))
-    error.__cause__ = ValueError("its operations in training differ from those in evaluation")
+    error.__cause__ = ValueError(what)
     return error
 
 
@@ -81,7 +81,7 @@ class _Merger:
             raise _different(reads[0])
         sample = a.narrow(axis, 0, 1)
         if not all(torch.equal(sample.expand(one.shape), one) for one in (a, b)):
-            raise _different(reads[0])
+            raise _different(reads[0], "it makes a tensor that differs from sample to sample, such as arange(batch)")
         self.mine[name] = sample.clone()
         shape = [self._batch(1) if i == axis else -1 for i in range(a.ndim)]
         for node in reads:

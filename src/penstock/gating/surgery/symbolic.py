@@ -66,11 +66,15 @@ class _Tracer(fx.Tracer):
 
     def call_module(self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         path = self.path_of_module(m)
-        as_leaf = partial(self.create_proxy, "call_module", path, args, kwargs)
+        call, stack = partial(super().call_module, m, forward, args, kwargs), self.module_stack.copy()
+
+        def as_leaf() -> Any:
+            self.module_stack = stack  # a forward that failed leaves its module there
+            return call()
+
+        run = call
         if type(m) is nn.TransformerEncoder and path not in self.leaves:
             run = partial(layer_by_layer, m, *args, **kwargs)
-        else:
-            run = partial(super().call_module, m, forward, args, kwargs)
         out = attempt(self, path, m, run, as_leaf)
         if isinstance(out, fx.Proxy):
             self.ends.setdefault(out.node, []).append(path)
