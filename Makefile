@@ -110,11 +110,13 @@ cifar10: .venv/train
 	@touch $@
 
 # timm and torchvision live in a folder of their own: a torchvision without its compiled operators, installed beside
-# lightning, breaks lightning's import. tests/helpers/timm_models.py puts the folder on the path, behind a shim.
+# lightning, breaks lightning's import. tests/helpers/timm_models.py puts the folder on the path, behind a shim. transformers
+# has a folder of its own, so that it does not find that torchvision.
 .venv/dev: .venv/demo
 	@echo "installing what checks and tests need"
 	@$(PIP) --editable '.[dev]'
 	@$(PIP) --no-deps --upgrade --target .venv/timm timm==1.0.30 torchvision==0.28.0
+	@$(PIP) --no-deps --upgrade --target .venv/transformers transformers==5.23.0 tokenizers==0.23.3 regex==2026.11.9
 	@touch $@
 
 .venv/docs: .venv/train

@@ -16,7 +16,7 @@ from torch import nn
 import penstock as ps
 
 ROOT = Path(__file__).parents[1]
-MAX_LINES = 18_000
+MAX_LINES = 19_300  # 18,000 was the plan of the rebuilt tree, which had 17,800; what came since is the work of "your own network"
 
 
 @pytest.fixture(scope="module")

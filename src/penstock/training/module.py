@@ -16,6 +16,7 @@ from penstock.datasets.loading import pair_of
 from penstock.errors import TrainingError
 from penstock.gating.network import GatedNetwork, not_finite
 from penstock.gating.objective import Objective
+from penstock.gating.surgery.recorder import logits_of
 from penstock.training.epoch_metrics import EpochMetrics, LossRise, collapse
 from penstock.training.optimizer import OptimizerConfig, OptimizerFactory
 from penstock.training.thinning import thin
@@ -152,7 +153,7 @@ class GatedLightningModule(L.LightningModule):
     @torch.no_grad()
     def _taught(self, x: Tensor) -> Tensor | None:
         """Return the teacher's logits."""
-        return None if self.teacher is None else self.teacher(x)
+        return None if self.teacher is None else logits_of(self.teacher(x))
 
     def on_validation_epoch_start(self) -> None:
         """Reset the counts of an earlier validation of this epoch, or of Lightning's sanity check."""

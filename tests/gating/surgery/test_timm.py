@@ -5,6 +5,7 @@ import torch
 
 import penstock as ps
 from helpers.timm_models import import_timm
+from penstock.errors import CutError
 
 NETWORKS = {
     "resnet18": 64,
@@ -19,6 +20,7 @@ NETWORKS = {
     "mobilevit_xxs": 64,
     "efficientformer_l1": 224,
     "mixer_s16_224": 224,
+    "pit_ti_224": 224,
 }
 
 
@@ -61,3 +63,10 @@ def test_densenet_has_few_legal_cuts(timm):
     found = ps.cuts(timm.create_model("densenet121"), torch.zeros(1, 3, 64, 64))
     assert not any("denselayer" in cut.name for cut in found)
     assert any("transition1" in cut.name for cut in found)
+
+
+def test_crossvit_has_two_branches_from_end_to_end(timm):
+    model, x = timm.create_model("crossvit_tiny_240", num_classes=7), torch.zeros(1, 3, 240, 240)
+    assert not ps.cuts(model, x)
+    with pytest.raises(CutError, match=r"CrossVit has no legal cut.*branches.*side by side"):
+        ps.gate(model, x, at=0.5)

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from penstock.errors import CutError
-from penstock.gating.surgery.profile import Measured, measure
-from penstock.gating.surgery.trace import Trace, owner, trace
+from penstock.gating.surgery.graph import Trace, is_block, owner
+from penstock.gating.surgery.profile import Measured, check_example, measure
+from penstock.gating.surgery.trace import trace
 from penstock.gating.tables import cuts_table, render
 
 
@@ -91,7 +92,10 @@ class Survey:
         """Return the places at the given depths or names, or a number of them, in the order of the network."""
         requests = _requests(at)
         if requests and not self.places:
-            raise CutError(f"{type(self.model).__name__} has no legal cut: nowhere does exactly one tensor cross.")
+            raise CutError(
+                f"{type(self.model).__name__} has no legal cut: nowhere does exactly one tensor cross. Its branches "
+                "run side by side from end to end, or all layers read the input: use a network with one trunk."
+            )
         found: dict[Place, float | str] = {}
         for request in requests:
             place = self._by_name(request) if isinstance(request, str) else self._by_depth(request)
@@ -162,7 +166,8 @@ class Survey:
 
 def survey(model: nn.Module, example: Tensor) -> Survey:
     """Trace and measure ``model``, and find the places where it can be cut."""
-    traced = trace(model)
+    check_example(example)
+    traced = trace(model, example)
     measured = measure(model, traced, example)
     return Survey(model, traced, measured, _places(model, traced, measured))
 
@@ -193,7 +198,7 @@ def _places(model: nn.Module, traced: Trace, measured: Measured) -> tuple[Place,
     calls: dict[str, int] = {}
     names = {node: [_numbered(path, calls) for path in paths] for node, paths in traced.ends.items()}
     own = {node: _numbered(_qualified(node), calls) for node in nodes if node.op not in ("call_module", "output")}
-    blocks_of_layers = {path for path, module in model.named_modules() if _is_block(path, module)}
+    blocks_of_layers = {path for path, module in model.named_modules() if is_block(path, module)}
     total = sum(measured.macs.values())
     places = []
     for (i, node), blocks_before in zip(legal, blocks, strict=False):
@@ -210,11 +215,6 @@ def _places(model: nn.Module, traced: Trace, measured: Measured) -> tuple[Place,
             cut = Cut(name, blocks_before / blocks[-1], before, shape, tuple(also), block_end, before / total)
             places.append(Place(cut, node, i))
     return tuple(places)
-
-
-def _is_block(path: str, module: nn.Module) -> bool:
-    """Return whether a module is a block of layers: one of a numbered list of modules with parts of their own."""
-    return path.rpartition(".")[2].isdigit() and any(True for _ in module.children())
 
 
 def _names(node: fx.Node, names: dict[fx.Node, list[str]]) -> list[str]:

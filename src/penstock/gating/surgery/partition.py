@@ -11,7 +11,7 @@ import torch
 from torch import fx, nn
 
 from penstock.gating.surgery.cuts import Place, Survey
-from penstock.gating.surgery.trace import is_inplace
+from penstock.gating.surgery.graph import is_inplace
 
 VIEWS = {
     "flatten", "view", "view_as", "reshape", "transpose", "permute", "movedim", "squeeze", "unsqueeze", "getitem",
@@ -38,7 +38,7 @@ def partition(model: nn.Module, surveyed: Survey, at: Sequence[Place]) -> tuple[
     modules = [fx.GraphModule(model, stage.graph, f"Stage{number}") for number, stage in enumerate(stages, start=1)]
     for name in surveyed.traced.constants:
         delattr(model, name)  # the stages have it now
-    return modules, any(stage.fixed_size for stage in stages)
+    return modules, surveyed.traced.fixed_size or any(stage.fixed_size for stage in stages)
 
 
 class _StageBuilder:
@@ -56,7 +56,7 @@ class _StageBuilder:
             if _changes_its_input(model, nodes, entry):  # the gate's backward pass needs the original
                 self.entry = self.known[entry] = self.graph.call_method("clone", (self.entry,))
         for node in nodes:
-            constant = node not in self.measured.depends and node.op != "output"
+            constant = node not in self.measured.reads and node.op != "output"
             if constant and not is_inplace(model, node):
                 continue  # fetched where it is used
             self.known[node] = self.graph.node_copy(node, self.fetch)
@@ -67,8 +67,8 @@ class _StageBuilder:
     def fetch(self, node: fx.Node) -> fx.Node:
         """Return the stage's own copy of a value from before the cut."""
         if node not in self.known:
-            size = self.measured.size_of(node) if node in self.measured.depends else None
-            if size is None:  # a parameter, or computed from parameters alone
+            size = self.measured.size_of(node)
+            if size is None:  # a parameter, or computed from parameters and sizes alone
                 self.known[node] = self.graph.node_copy(node, self.fetch)
             else:
                 self.known[node] = self._rebuilt(size)

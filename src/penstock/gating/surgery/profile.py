@@ -19,19 +19,28 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from penstock.errors import CutError, ShapeError
-from penstock.gating.surgery.trace import Trace, skeleton
+from penstock.gating.surgery.graph import Trace, is_inplace, skeleton
+from penstock.gating.surgery.merge import BATCH, OTHER_BATCH
 from penstock.gating.temporary_mode import temporary_mode
-
-BATCH, OTHER_BATCH = 2, 3  # a network is measured at two batch sizes, to see which sizes depend on the batch
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Each node's value at both batch sizes, its MACs per sample, and which nodes depend on the input or are sizes."""
+    """What is known of each node.
+
+    Attributes:
+        values, others: its value at both batch sizes.
+        macs: its multiply-accumulates per sample.
+        reads: the nodes that depend on the input, if only on its size.
+        depends: those that a later stage cannot compute again from parameters and the batch size.
+        sizes: the nodes that are sizes of such tensors.
+        classes: of the network.
+    """
 
     values: dict[fx.Node, Any]
     others: dict[fx.Node, Any]
     macs: dict[fx.Node, int]
+    reads: set[fx.Node]
     depends: set[fx.Node]
     sizes: set[fx.Node]
     classes: int
@@ -43,7 +52,7 @@ class Measured:
 
     def must_cross(self, node: fx.Node) -> bool:
         """Return whether a later stage can only get this value by receiving it."""
-        return node in self.depends and node.op != "output" and self.size_of(node) is None
+        return node in self.depends and node.op != "output"
 
     def size_of(self, node: fx.Node) -> Any:
         """Return a size as (factor, times batch?), a list of those, or None if the value is not a size."""
@@ -63,7 +72,6 @@ class Measured:
 
 def measure(model: nn.Module, traced: Trace, example: Tensor) -> Measured:
     """Run the graph of ``model`` on shapes alone, at two batch sizes, and count its MACs."""
-    check_example(example)
     graph = traced.graph
     bare = skeleton(model)  # modules that cache what they compute do it in this copy
     for name, constant in traced.constants.items():
@@ -79,11 +87,40 @@ def measure(model: nn.Module, traced: Trace, example: Tensor) -> Measured:
             f"expected an example batch that {type(model).__name__} accepts, at any batch size, got "
             f"{tuple(example.shape)}, {example.dtype}: {reason}"
         ) from error
-    depends: set[fx.Node] = set()
+    reads = _reached(graph, {node for node in graph.nodes if node.op == "placeholder"}, set())
+    sizes = _sizes(graph) & reads
+    measured = Measured(values, others, macs, reads, set(), sizes, _classes(model, graph, values))
+    plain_sizes = {node for node in sizes if measured.size_of(node) is not None}
+    measured.depends.update(_reached(graph, _origins(bare, graph, reads), plain_sizes))
+    return measured
+
+
+def _reached(graph: fx.Graph, origins: set[fx.Node], barred: set[fx.Node]) -> set[fx.Node]:
+    """Return the nodes computed from ``origins``, those included, other than through barred ones."""
+    reached: set[fx.Node] = set()
     for node in graph.nodes:
-        if node.op == "placeholder" or not depends.isdisjoint(node.all_input_nodes):
-            depends.add(node)
-    return Measured(values, others, macs, depends, _sizes(graph), _classes(model, graph, values))
+        if node in origins or (node not in barred and not reached.isdisjoint(node.all_input_nodes)):
+            reached.add(node)
+    return reached
+
+
+def _origins(model: nn.Module, graph: fx.Graph, reads: set[fx.Node]) -> set[fx.Node]:
+    """Return what a later stage cannot compute again: the input, what is drawn, and what is changed in place."""
+    origins = {node for node in graph.nodes if node.op == "placeholder"}
+    for node in graph.nodes:
+        target = model.get_submodule(node.target) if node.op == "call_module" else node.target
+        if (
+            "dropout"
+            in (target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)).lower()
+        ):
+            origins.add(node)
+        changed = list(node.all_input_nodes[:1]) if is_inplace(model, node) else []
+        while changed:
+            one = changed.pop()
+            if one in reads and one not in origins:
+                origins.add(one)
+                changed.extend(one.all_input_nodes)
+    return origins
 
 
 def measure_stages(stages: list[nn.Module], example: Tensor) -> tuple[list[tuple[int, ...]], list[int]]:
@@ -178,6 +215,10 @@ def _metered(module: fx.GraphModule, x: Tensor) -> tuple[dict[fx.Node, Any], dic
 
     class Meter(fx.Interpreter):
         extra_traceback = False
+
+        def get_attr(self, *args: Any) -> Any:
+            value = super().get_attr(*args)  # detached, or the counter looks for a gradient that there is none of
+            return value.detach() if isinstance(value, nn.Parameter) else value
 
         def run_node(self, n: fx.Node) -> Any:
             before = counter.get_total_flops()
