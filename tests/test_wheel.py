@@ -16,7 +16,8 @@ from torch import nn
 import penstock as ps
 
 ROOT = Path(__file__).parents[1]
-MAX_LINES = 19_300  # 18,000 was the plan of the rebuilt tree, which had 17,800; what came since is the work of "your own network"
+# 18,000 was the plan of the rebuilt tree, which had 17,800; what came since belongs to networks of one's own
+MAX_LINES = 19_300
 
 
 @pytest.fixture(scope="module")

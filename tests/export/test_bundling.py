@@ -278,6 +278,28 @@ def test_an_export_that_decides_worse_is_refused_and_not_written(tmp_path) -> No
     assert not (tmp_path / "bundle").exists()
 
 
+def refused(tmp_path, precision, check_on, net) -> str:
+    with pytest.raises(ExportError) as error:
+        export_bundle(net, check_on[0][:4], tmp_path / "bundle", precision=precision, check_on=check_on)
+    assert not (tmp_path / "bundle").exists()
+    return str(error.value)
+
+
+def test_a_refusal_blames_what_is_to_blame(tmp_path) -> None:
+    """Ranges of quiet samples clip others; thresholds from the clearest 60 positives lose the rest; else, 8 bits."""
+    net, (x, y) = trained()
+    ps.calibrate(net, (x, y), max_positive_loss=0.05)
+    quiet = (0.02 * x, y)
+    assert "ranges" in refused(tmp_path, Int8(quiet, tolerance=0.02), (x, y), net)
+    with torch.no_grad():
+        clearest = net.eval()(x).gates[0].argsort(descending=True)
+    positives = clearest[y[clearest] > 0]
+    mislabelled = torch.where(torch.arange(len(positives)) < 60, y[positives], 0)
+    said = refused(tmp_path, Int8((x, y), held_out=(x[positives], mislabelled), tolerance=0.02), (x, y), net)
+    assert "recalibrated" in said and "60 positives" in said
+    assert "8 bits" in refused(tmp_path, Int8((x, y), tolerance=-0.5), (x, y), net)
+
+
 def test_refusals_say_what_to_do(tmp_path) -> None:
     model, draw = build("resnet8")
     net = ps.gate(model, draw(2), at=0.4)

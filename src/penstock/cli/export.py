@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,16 @@ def export_command(
             rich_help_panel="Precision",
         ),
     ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            help="How much accuracy, early stopping and positives may get worse, as a share. Default: 0.005 in int8, "
+            "else 0.001.",
+            metavar="SHARE",
+            show_default=False,
+            rich_help_panel="Precision",
+        ),
+    ] = None,
     half: Annotated[
         bool, typer.Option("--half", help="Send float16 values between stages.", rich_help_panel="Precision")
     ] = False,
@@ -72,6 +83,8 @@ def export_command(
         if int8
         else Float32("float16" if half else "float32", format=file_format)
     )
+    if tolerance is not None:
+        precision = replace(precision, tolerance=tolerance)
     net = checkpoint.load(network, load_model(model))
     net.image_config = net.image_config or splits.get("image_config")
     exported = export_bundle(

@@ -17,11 +17,10 @@ from torch import Tensor
 from penstock.datasets.loading import Data
 from penstock.errors import ExportError, ShapeError
 from penstock.evaluation.calibrate import choose_thresholds
-from penstock.evaluation.outputs import collect_outputs
 from penstock.export.exporters import StageFile, load_exporter
 from penstock.export.precision import Float32, Int8, Precision
 from penstock.export.stage_module import check, is_gated
-from penstock.export.verification import Decisions, check_decisions, collect_engine_outputs, decide
+from penstock.export.verification import Decisions, collect_engine_outputs, compare
 from penstock.gating.network import GatedNetwork
 from penstock.runtime.bundle.bundle import Bundle
 from penstock.runtime.bundle.manifest import GateRule, Manifest, Stage
@@ -112,7 +111,8 @@ def export_bundle(
         bundle = _recalibrated(net, bundle, precision.held_out)
     exported = Exported(bundle, tuple(file.error for file in files))
     if check_on is not None:
-        exported = _compared(net, exported, check_on, precision.tolerance)
+        before, after = compare(net, bundle, check_on, precision)
+        exported = replace(exported, before=before, after=after)
     bundle.write(Path(folder))
     return exported
 
@@ -152,18 +152,6 @@ def _recalibrated(net: GatedNetwork, bundle: Bundle, held_out: Data) -> Bundle:
         if rule is not None and threshold is not None:
             stages[number] = replace(stages[number], gate=replace(rule, threshold=threshold))
     return replace(bundle, manifest=replace(bundle.manifest, stages=tuple(stages), guarantee=guarantee))
-
-
-def _compared(net: GatedNetwork, exported: Exported, data: Data, tolerance: float) -> Exported:
-    """Compare the decisions of PyTorch and of the bundle on the same data."""
-    thresholds = [
-        None if stage.gate is None else stage.gate.threshold for stage in exported.bundle.manifest.stages[:-1]
-    ]
-    before = decide(net, collect_outputs(net, data, progress="PyTorch"), net.thresholds)
-    outputs = collect_engine_outputs(load_engines(exported.bundle, threads=0), data, progress="exported")
-    after = decide(net, outputs, thresholds)
-    check_decisions(before, after, tolerance)
-    return replace(exported, before=before, after=after)
 
 
 def _keeps_gate_logits(net: GatedNetwork, precision: Precision) -> bool:

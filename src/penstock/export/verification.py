@@ -12,10 +12,12 @@ from torch import Tensor
 from penstock.datasets.loading import Data, batches
 from penstock.errors import ExportError
 from penstock.evaluation import metrics
-from penstock.evaluation.outputs import Outputs, collect
+from penstock.evaluation.outputs import Outputs, collect, collect_outputs
+from penstock.export.precision import Int8, Precision
 from penstock.gating.cascade import exit_stages
 from penstock.gating.network import GatedNetwork
-from penstock.runtime.engines import Engine, Output
+from penstock.runtime.bundle.bundle import Bundle
+from penstock.runtime.engines import Engine, Output, load_engines
 
 TOLERANCE = 1e-5
 """Largest relative error of a stage's outputs."""
@@ -82,19 +84,55 @@ def collect_engine_outputs(
     return collect(forward, batches(data, batch_size=batch_size, progress=progress))
 
 
-def check_decisions(before: Decisions, after: Decisions, tolerance: float) -> None:
-    """Refuse an export whose accuracy, early stopping or positives lost are worse by more than ``tolerance``."""
-    costs = {
-        "accuracy": before.accuracy - after.accuracy,
-        "early stopping": before.early_stopping - after.early_stopping,
-        "positives": after.positive_lost_rate - before.positive_lost_rate,
-    }
-    worst = max(costs, key=lambda name: costs[name])
-    if costs[worst] > tolerance:
+def largest_loss(before: Decisions, after: Decisions) -> tuple[float, str]:
+    """Return by how much the decisions are worse in the worst respect, and its name."""
+    return max(
+        (before.accuracy - after.accuracy, "accuracy"),
+        (before.early_stopping - after.early_stopping, "early stopping"),
+        (after.positive_lost_rate - before.positive_lost_rate, "positives"),
+    )
+
+
+def compare(net: GatedNetwork, bundle: Bundle, data: Data, precision: Precision) -> tuple[Decisions, Decisions]:
+    """Return the decisions of PyTorch and of the bundle on the same data.
+
+    Raises:
+        ExportError: when the bundle's are worse by more than the tolerance.
+    """
+    thresholds = [None if stage.gate is None else stage.gate.threshold for stage in bundle.manifest.stages[:-1]]
+    before = decide(net, collect_outputs(net, data, progress="PyTorch"), net.thresholds)
+    outputs = collect_engine_outputs(load_engines(bundle, threads=0), data, progress="exported")
+    after = decide(net, outputs, thresholds)
+    loss, name = largest_loss(before, after)
+    if loss > precision.tolerance:
+        at_own_thresholds = largest_loss(before, decide(net, outputs, net.thresholds))[0]
+        changes = "accuracy {0.accuracy:.2%} -> {1.accuracy:.2%}, early stopping {0.early_stopping:.2%} -> "
+        changes += "{1.early_stopping:.2%}, positives lost {0.positive_lost_rate:.2%} -> {1.positive_lost_rate:.2%}"
         raise ExportError(
-            f"the exported network loses {100 * costs[worst]:.2f} points of {worst} on the data given, at most "
-            f"{100 * tolerance:g} are accepted (accuracy {before.accuracy:.2%} -> {after.accuracy:.2%}, early stopping "
-            f"{before.early_stopping:.2%} -> {after.early_stopping:.2%}, positives lost "
-            f"{before.positive_lost_rate:.2%} -> {after.positive_lost_rate:.2%}). Use more and more varied calibration "
-            "data, or export in float32."
+            f"the exported network loses {100 * loss:.2f} points of {name} on the data given, at most "
+            f"{100 * precision.tolerance:g} are accepted ({changes.format(before, after)}). "
+            f"{_cause(net, bundle, precision, at_own_thresholds)} Or raise the tolerance."
         )
+    return before, after
+
+
+def _cause(net: GatedNetwork, bundle: Bundle, precision: Precision, at_own_thresholds: float) -> str:
+    """Say why an exported network decides worse, and what to do, given its loss at the thresholds before the export."""
+    if not isinstance(precision, Int8):
+        return "Cut the network elsewhere, or send float32 values."
+    if at_own_thresholds <= precision.tolerance:
+        assert precision.held_out is not None  # else thresholds are the network's own
+        labels = torch.cat([y for _, y in batches(precision.held_out, batch_size=256)])
+        return (
+            "The cause are thresholds recalibrated on few positives, without that it would be accepted: held_out has "
+            f"{int(net.positive(labels).sum())} positives, give more."
+        )
+    data = precision.calibration_data
+    before = decide(net, collect_outputs(net, data), net.thresholds)
+    after = decide(net, collect_engine_outputs(load_engines(bundle, threads=0), data), net.thresholds)
+    if largest_loss(before, after)[0] <= precision.tolerance:
+        return (
+            "The cause are the ranges of the activations, on the calibration data it would be accepted: give more and "
+            "more varied calibration data."
+        )
+    return "The cause are the 8 bits, it is as bad on the calibration data itself: export in float32."
