@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-FOLDERS = [Path(__file__).parents[2] / folder for folder in (".venv/transformers", ".venv-extra")]
+FOLDER = Path(__file__).parents[2] / ".venv" / "transformers"
 CLASSES = 5
 
 _LAYERS = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
@@ -61,10 +61,9 @@ NETWORKS: dict[str, tuple[str, str, dict, tuple[int, ...], str]] = {
 def import_transformers():
     """Return transformers, or None where it is not installed."""
     if importlib.util.find_spec("transformers") is None:
-        folders = [folder for folder in FOLDERS if folder.exists()]
-        if not folders:
+        if not FOLDER.exists():
             return None
-        sys.path.append(str(folders[0]))
+        sys.path.append(str(FOLDER))
     import transformers
 
     return transformers
