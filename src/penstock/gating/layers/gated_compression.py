@@ -37,7 +37,7 @@ class GatedCompression(nn.Module):
 
     >>> layer = GatedCompression((16, 14, 14))
     >>> layer.density, layer.transmitted_values, layer.gate_macs
-    (1.0, 3136, 50192)
+    (1.0, 3136, 74896)
     >>> GatedCompression((16, 14, 14), LayerConfig("gate")).compression is None
     True
     """
