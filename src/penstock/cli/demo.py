@@ -19,7 +19,7 @@ def demo_command(
 
     Example: `penstock demo`
 
-    Trains a plain and a gated network on the same budget, calibrates the gates and compares the two.
+    Trains a network, gates it and trains it on with the plain one as its teacher, calibrates it and compares the two.
     """
     from penstock.demo import run
 
