@@ -111,3 +111,35 @@ def test_networks_that_cannot_be_copied_say_what_to_do():
     old(torch.zeros(1, 6))
     with pytest.raises(CutError, match=r"Sequential.*parametrizations"):
         ps.gate(nn.Sequential(old, nn.ReLU(), nn.Linear(6, 3)), torch.zeros(2, 6), at=0.5)
+
+
+def series():
+    return nn.Sequential(
+        nn.Conv1d(4, 8, 3), nn.BatchNorm1d(8), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 3)
+    )
+
+
+def tokens(*first):
+    return nn.Sequential(*first, nn.ReLU(), nn.Flatten(), nn.Linear(10 * 16, 3))
+
+
+@pytest.mark.parametrize(
+    ("model", "feature", "head"),
+    [
+        (series(), (4, 12), "conv2"),
+        (tokens(nn.Linear(4, 16)), (10, 4), "attention"),
+        (tokens(nn.Linear(4, 16), nn.LayerNorm(16)), (10, 4), "attention"),
+        (tokens(nn.Linear(4, 16), nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)), (10, 4), "attention"),
+    ],
+    ids=["series", "linear", "norm", "transformer"],
+)
+def test_tokens_get_another_head_than_series(model, feature, head):
+    net = ps.gate(model, torch.randn(2, *feature), at=["2" if head == "conv2" else str(len(model) - 3)])
+    assert len(net.layers[0].feature) == 2
+    assert net.layers[0].config.head == head
+
+
+def test_a_head_that_was_asked_for_stays():
+    model = tokens(nn.Linear(4, 16))
+    net = ps.gate(model, torch.randn(2, 10, 4), at=["1"], layer=ps.LayerConfig(head="linear"))
+    assert net.layers[0].config.head == "linear"

@@ -47,7 +47,7 @@ class LayerConfig:
         bits: of each value that crosses; 8 or 4 send more values in the same bytes.
         head: how the gate reads the features. "linear": one linear layer on what the mask keeps, the paper's gate;
             "conv", "conv2": one or two strided convolutions on all features, for images (C, H, W) and series (C, T);
-            "attention": attention pooling, for tokens (T, D). "auto": the most accurate one for the features' shape.
+            "attention": attention pooling, for tokens (T, D). "auto": what suits the features.
         gate_width: the hidden units of the gate, or the channels of its first convolution; None for 16 units, or half
             as many channels as the features have, 8 to 64.
         gate_input: what a linear head reads. "kept": one value per kept mask dimension (the mean over a channel or

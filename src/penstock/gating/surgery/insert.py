@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from numbers import Integral
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from penstock.errors import CutError, LabelError
 from penstock.gating.layers import GatedCompression, LayerConfig
@@ -50,6 +53,7 @@ def gate(
         cut, fixed_size = partition(copied, surveyed, places)
         stages: list[nn.Module] = list(cut)
         shapes = [place.cut.shape for place in places]
+        tokens = [len(place.cut.shape) == 2 and _has_features_last(place.node, copied) for place in places]
         macs_before = [0, *(place.cut.macs for place in places), sum(surveyed.measured.macs.values())]
         macs = [end - start for start, end in pairwise(macs_before)]
         names = tuple(place.cut.name for place in places)
@@ -60,6 +64,7 @@ def gate(
             raise CutError(f"at must be left out for a list of stages, which get gates in between, got {at!r}.")
         stages = _checked_stages(model)
         (*shapes, (classes, *_)), macs = measure_stages(stages, example)
+        tokens = [False] * len(shapes)
         names, fixed_size = tuple(f"stage {i}" for i in range(1, len(stages))), False
         origin = list(stages)
     spec = CutSpec(
@@ -74,12 +79,34 @@ def gate(
     training = model.training if isinstance(model, nn.Module) else stages[0].training
     configs, omegas = _configs(layer, len(shapes)), _positives(positives, len(shapes))
     layers = []
-    for shape, config, omega in zip(shapes, configs, omegas, strict=True):
+    for shape, config, omega, are_tokens in zip(shapes, configs, omegas, tokens, strict=True):
+        if are_tokens and config.has_gate and (config.head, config.gate_input) == ("auto", "kept"):
+            config = replace(config, head="attention")
         built = GatedCompression(shape, config, positives=omega, classes=classes, background=background)
         layers.append(built.to(example.device).train(training))
     network = GatedNetwork(stages, layers, spec, origin, background=background)
     network.training = training
     return network
+
+
+def _has_features_last(node: fx.Node, model: nn.Module) -> bool:
+    """Return whether the nearest layer before a place computes along the last axis: it gives tokens (T, D)."""
+    waiting, seen = deque([node]), {node}
+    while waiting:
+        node = waiting.popleft()
+        layer = model.get_submodule(str(node.target)) if node.op == "call_module" else None
+        name = getattr(node.target, "__name__", "") if layer is None else type(layer).__name__
+        if "conv" in name.lower() or isinstance(layer, _BatchNorm):
+            return False
+        if name in ("linear", "layer_norm", "embedding") or isinstance(layer, _FEATURES_LAST):
+            return True
+        found = [source for source in node.all_input_nodes if source not in seen]
+        waiting.extend(found)
+        seen.update(found)
+    return False
+
+
+_FEATURES_LAST = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.RNNBase)
 
 
 def ungate(network: GatedNetwork) -> nn.Module | list[nn.Module]:
