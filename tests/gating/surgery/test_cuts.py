@@ -11,6 +11,7 @@ import penstock as ps
 from helpers.zoo import ZOO, Branching, Shared, build, sequential
 from penstock.errors import CutError
 from penstock.gating.surgery.cuts import survey
+from penstock.gating.surgery.partition import partition
 from penstock.models.resnet import resnet8
 
 
@@ -30,13 +31,20 @@ def test_cuts_are_in_order_and_cost_more_and_more(name):
 def test_every_cut_can_be_gated_by_its_name_and_is_the_original(name):
     model, draw = build(name)
     x, surveyed = draw(4), survey(model, draw(2))
-    for cut in ps.cuts(model, draw(2)):
+    expected = model.eval()(x)
+    for place in surveyed.places:  # as `gate` does, which would trace the network again for each
+        cut = place.cut
+        stages, _ = partition(model, surveyed, (place,))
+        first = stages[0].eval()(x)
+        assert first.shape[1:] == cut.shape
+        assert torch.equal(stages[1].eval()(first.clone()), expected), cut.name
+        for name in (cut.name, *cut.also):
+            assert [found.cut.name for found in surveyed.find(name)] == [cut.name]
+    for cut in (surveyed.places[0].cut, surveyed.places[-1].cut):
         net = ps.gate(model, draw(2), at=cut.name)
         assert net.layers[0].feature == cut.shape
         assert net.spec.macs[0] == cut.macs
-        assert torch.equal(net.eval()(x).logits, model.eval()(x)), cut.name
-        for other in cut.also:  # `gate` finds its places so
-            assert [place.cut.name for place in surveyed.find(other)] == [cut.name]
+        assert torch.equal(net.eval()(x).logits, expected), cut.name
 
 
 def test_the_papers_depths():
@@ -173,12 +181,12 @@ def test_the_end_of_a_block_is_named_after_the_block_and_preferred_to_its_wide_i
 
 def test_the_table_shows_ends_of_blocks_first_and_every_name_that_gate_accepts() -> None:
     model, x = bottlenecks(), torch.zeros(2, 2, 16)
-    found = ps.cuts(model, x)
+    found, surveyed = ps.cuts(model, x), survey(model, x)
     text = str(found)
     names = [line.split()[0] for line in text.splitlines() if line.strip()]
     assert names.index("1.14") < names.index("0")
     for cut in found:
-        assert cut.name in names and ps.gate(model, x, at=cut.name).spec.at == (cut.name,)
+        assert cut.name in names and [place.cut for place in surveyed.find(cut.name)] == [cut]
     shares = [cut.macs_share for cut in found]
     assert shares == sorted(shares) and shares[0] > 0 and shares[-1] <= 1
     assert f"{4 * 14 * 4:,}" in text, "bytes"

@@ -32,7 +32,12 @@ def timm():
     return found
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+SLOW = ("inception_v4",)  # a larger inception_v3
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in NETWORKS]
+)
 def test_cut_train_and_give_back(timm, name):
     size = NETWORKS[name]
     torch.manual_seed(0)
@@ -65,6 +70,7 @@ def test_densenet_has_few_legal_cuts(timm):
     assert any("transition1" in cut.name for cut in found)
 
 
+@pytest.mark.slow
 def test_crossvit_has_two_branches_from_end_to_end(timm):
     model, x = timm.create_model("crossvit_tiny_240", num_classes=7), torch.zeros(1, 3, 240, 240)
     assert not ps.cuts(model, x)

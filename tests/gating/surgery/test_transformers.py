@@ -71,6 +71,7 @@ def test_saved_and_loaded(tmp_path):
     torch.testing.assert_close(again(x).logits, net(x).logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["wav2vec2"])
 def test_exported_stages_are_torchs(name, tmp_path):
     """`export_bundle` compares each stage with torch's."""
