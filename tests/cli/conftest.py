@@ -54,9 +54,9 @@ def home(tmp_path_factory):
 def typed(home, monkeypatch, capsys):
     """Run `penstock` in this process, which is faster than in one of its own; return what it printed."""
 
-    def run(*arguments, code=0):
+    def run(*arguments, code=0, columns=100):
         monkeypatch.chdir(home)
-        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
         monkeypatch.setattr(sys, "path", list(sys.path))
         with pytest.raises(SystemExit) as ended:

@@ -1,7 +1,5 @@
 """The commands as listed, mistyped and explained; errors as a person sees them."""
 
-import os
-
 import pytest
 
 from helpers.commands import penstock
@@ -34,9 +32,8 @@ def test_commands_are_listed_in_the_order_of_use(typed):
 @pytest.mark.parametrize(
     "command", [(), ("train",), ("evaluate",), ("export",), ("wakeword", "train"), ("wakeword", "evaluate")]
 )
-def test_help_is_readable_at_80_columns(home, command):
-    env = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
-    text = penstock(*command, "--help", cwd=home, env=env, text=True, timeout=200).stdout
+def test_help_is_readable_at_80_columns(typed, command):
+    text = typed(*command, "--help", columns=80).out
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text, "nothing is cut off"
     assert text.index("Example: penstock") < text.index("Options")

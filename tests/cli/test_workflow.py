@@ -27,11 +27,10 @@ def test_from_cuts_to_a_bundle(home, typed):
     train += ("--positives", "left,right", "--positives", "1,2")
     made = json.loads(penstock(home, *train, "--folder", "run", "--out", "net.safetensors", "--json").stdout)
     assert len(made["epochs"]) == 6
-    guarantee = penstock(home, "calibrate", "net.safetensors", *mine, "--max-positive-loss", "0.03", "--json")
-    assert json.loads(guarantee.stdout)["bound"] <= 0.03
-    shown = penstock(
-        home, "evaluate", "net.safetensors", *mine, "--plots", "plots", "--out", "e.json", "--ratio", "4"
-    ).stdout
+    guarantee = typed("calibrate", "net.safetensors", *mine, "--max-positive-loss", "0.03", "--json")
+    assert json.loads(guarantee.out)["bound"] <= 0.03
+    plots = ("--plots", "plots", "--out", "e.json", "--ratio", "4")
+    shown = typed("evaluate", "net.safetensors", *mine, *plots, columns=80).out
     assert "1 : 4" in shown
     assert "95.0% confidence" in shown
     assert max(map(len, shown.splitlines())) <= 80
@@ -47,7 +46,7 @@ def test_from_cuts_to_a_bundle(home, typed):
 
 def _export_and_run(home, typed, mine, evaluation):
     """Export a float and an int8 bundle, and run them without torch."""
-    shown = penstock(home, "export", "net.safetensors", *mine, "--out", "bundle", "--split", "test").stdout
+    shown = typed("export", "net.safetensors", *mine, "--out", "bundle", "--split", "test", columns=80).out
     assert "stage-3.onnx" in shown and "Written: bundle" in shown and max(map(len, shown.splitlines())) <= 80
     made = json.loads(typed("export", "net.safetensors", *mine, "--out", "small", "--int8", "--json").out)
     assert made["manifest"]["precision"] == "int8" and made["manifest"]["guarantee"]["bound"] <= 0.03
@@ -62,5 +61,5 @@ def _export_and_run(home, typed, mine, evaluation):
     assert {(answer["exit_stage"], answer["stopped"]) for answer in answers} >= {(1, True), (3, False)}
     summary = penstock(home, "run", "small", "x.npy", "--each").stdout
     assert "500 samples" in summary and "gate 2 stopped" in summary and "bytes crossed between stages" in summary
-    error = penstock(home, "run", "bundle", "y.npy", code=1).stderr
+    error = typed("run", "bundle", "y.npy", code=1).err
     assert "expected input (batch, 6) float32, got (500,) int64" in error
