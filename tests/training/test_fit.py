@@ -231,14 +231,15 @@ def test_what_was_frozen_in_a_network_that_trains_stays_frozen():
     assert [norm.num_batches_tracked.item() for norm in norms(net)] == [0, 4]
 
 
-def test_bfloat16_and_channels_last():
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_images_train_channels_last(precision):
     model, draw = build("resnet8")
     net = ps.gate(model, draw(2), at=0.4)
     x, y = draw(64), torch.arange(64) % 4
     ps.fit(
         net,
         (x, y),
-        config=ps.FitConfig(epochs=1, batch_size=32, hardware=ps.Hardware(precision="bfloat16"), progress=False),
+        config=ps.FitConfig(epochs=1, batch_size=32, hardware=ps.Hardware(precision=precision), progress=False),
     )
     kernel = next(p for p in net.parameters() if p.ndim == 4 and p.shape[1] > 1 and p.shape[2] > 1)
     assert kernel.is_contiguous(memory_format=torch.channels_last)

@@ -128,7 +128,7 @@ class _FitModule(GatedLightningModule):
     ):
         super().__init__(net, objective, config.optimizer, teacher=teacher)
         self.data, self.config, self.run, self.freezing = data, config, run, freezing
-        self.channels_last = config.hardware.bfloat16() and len(net.spec.example_shape) == 3
+        self.channels_last = len(net.spec.example_shape) == 3
 
     def settings(self) -> dict[str, Any]:
         """Return what identifies this run: a folder resumes only a run with the same settings."""
@@ -148,11 +148,13 @@ class _FitModule(GatedLightningModule):
         }
 
     def setup(self, stage: str) -> None:
-        """Use the memory layout in which bfloat16 convolutions run fastest."""
+        """Use the memory layout in which convolutions of images run fastest."""
         super().setup(stage)
         self.freezing.set_modes()
         if self.channels_last:
-            self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            for network in (self.net, self.teacher):
+                if network is not None:
+                    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return the training data, in an order that depends only on the seed and the epoch."""
