@@ -108,3 +108,14 @@ def test_a_full_disk_in_training_says_so(tmp_path):
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert "cannot write" in done.stdout and "File too large" in done.stdout, done.stderr[-2000:]
     assert not (tmp_path / "last.ckpt").exists()
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_resumed_run_keeps_the_precision_that_was_decided(tmp_path, monkeypatch, recorded):
+    monkeypatch.setattr(ps.Hardware, "bfloat16", lambda self: self.precision != "float32")
+    monkeypatch.setattr("penstock.training.fit.bfloat16_is_faster", lambda net, x: recorded)
+    auto = ps.Hardware(precision="auto")
+    ps.fit(network(), task(), config=quiet(epochs=1, folder=tmp_path, hardware=auto))
+    monkeypatch.setattr("penstock.training.fit.bfloat16_is_faster", lambda net, x: not recorded)
+    ps.fit(network(), task(), config=quiet(epochs=1, folder=tmp_path, hardware=auto))
+    assert json.loads((tmp_path / "run.json").read_text())["bfloat16"] is recorded

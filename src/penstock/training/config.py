@@ -27,7 +27,8 @@ class Hardware:
         devices: the number of processes (or accelerators) that train together, each with batches of ``batch_size``.
             Each runs the whole script, so code after `fit` runs in all of them.
         accelerator: "cpu", "gpu" (any vendor), or "auto" for the best available.
-        precision: "auto" takes bfloat16 on processors that compute it fast, else float32; or "float32", "bfloat16".
+        precision: "auto" takes bfloat16 where a few steps, measured before training, are clearly faster, else float32;
+            state "float32" or "bfloat16" for runs that repeat to the bit.
         workers: processes that load data in the background; for data that is read file by file.
     """
 
@@ -51,7 +52,7 @@ class Hardware:
         return found or torch.device("cpu")
 
     def bfloat16(self) -> bool:
-        """Return whether to compute in bfloat16: if asked to, or if this machine computes it faster than float32."""
+        """Return whether to compute in bfloat16: if asked to, or if this machine has instructions for it."""
         if self.precision != "auto":
             return self.precision == "bfloat16"
         if self.accelerator != "cpu":

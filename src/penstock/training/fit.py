@@ -11,7 +11,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -28,10 +28,11 @@ from penstock.evaluation.outputs import check_both_kinds
 from penstock.gating.checkpoint import describe
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective, check_labels
-from penstock.training.config import FitConfig, TrainOnly
+from penstock.training.config import FitConfig, Hardware, TrainOnly
 from penstock.training.freezing import Freezing
 from penstock.training.module import GatedLightningModule, History
 from penstock.training.optimizer import OptimizerConfig, OptimizerFactory
+from penstock.training.precision import bfloat16_is_faster
 from penstock.training.recalibration import has_drawn_masks, recalibrate_batch_norm
 from penstock.training.run_directory import RunDirectory, storage_errors
 
@@ -71,8 +72,9 @@ def fit(
         raise TrainingError(f"train_only must be one of {', '.join(get_args(TrainOnly))}, got {train_only!r}.")
     _check_data(net, train, val)
     freezing = Freezing(net, train_only, config.frozen)
-    loader(train, batch_size=config.batch_size)
+    batches = loader(train, batch_size=config.batch_size)
     run = None if config.folder is None else RunDirectory(Path(config.folder), validated=val is not None)
+    config = replace(config, hardware=_with_precision(config.hardware, run, net, batches))
     teacher = None if teacher is None else copy.deepcopy(teacher)  # it may be the very modules that `ungate` returned
     module = _FitModule(net, objective, teacher, freezing, data={"train": train, "val": val}, config=config, run=run)
     resume = None if run is None else run.claim(module.settings())
@@ -192,6 +194,23 @@ class _FitModule(GatedLightningModule):
         super().on_train_epoch_end()
         if self.run is not None and self.global_rank == 0:
             self.run.log(self.history.epochs)
+
+
+def _with_precision(
+    hardware: Hardware, run: RunDirectory | None, net: GatedNetwork, train: DataLoader[Any]
+) -> Hardware:
+    """Return the hardware with "auto" decided: as the run to be resumed has it, or by a measurement.
+
+    Several processes must decide alike, so they go by what the CPU can do.
+    """
+    bfloat16 = None if run is None or hardware.precision != "auto" else run.recorded("bfloat16")
+    if bfloat16 is None:
+        bfloat16 = hardware.bfloat16()
+        if bfloat16 and hardware.precision == "auto" and hardware.device.type == "cpu" and hardware.devices == 1:
+            with torch.random.fork_rng(devices=[]):
+                x, _ = pair_of(next(iter(train)))
+            bfloat16 = bfloat16_is_faster(net, x)
+    return replace(hardware, precision="bfloat16" if bfloat16 else "float32")
 
 
 def digest_of(module: nn.Module) -> str:

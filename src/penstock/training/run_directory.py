@@ -52,6 +52,13 @@ class RunDirectory:
         write_atomically(path, json.dumps(settings, indent=1).encode())
         return str(self.last) if self.last.exists() else None
 
+    def recorded(self, setting: str) -> Any:
+        """Return a setting of the run to be resumed; None if there is none."""
+        try:
+            return json.loads((self.folder / "run.json").read_text())[setting] if self.last.exists() else None
+        except (OSError, ValueError, TypeError, KeyError):
+            return None  # `claim` says what is wrong with it
+
     def _check_same_run(self, path: Path, settings: dict[str, Any]) -> None:
         advice = "Choose another folder, or delete this one to start over."
         try:
