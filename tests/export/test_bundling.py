@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -208,8 +209,6 @@ def test_a_graph_that_is_not_the_manifests_is_refused(tmp_path) -> None:
 
 @pytest.mark.parametrize(("head", "linear_layers"), [("linear", 2), ("conv2", 1)])
 def test_the_gates_last_layers_stay_in_floats(tmp_path, head, linear_layers) -> None:
-    import onnx
-
     net, data = trained(head=head)
     bundle = export_bundle(net, data[0][:4], tmp_path, precision=Int8(data)).bundle
     graph = onnx.load_from_string(bundle.graphs[0]).graph
@@ -240,6 +239,43 @@ def test_values_of_few_bits_cross_as_the_network_was_trained(tmp_path, bits, kee
         net, x[:4], tmp_path / "int8", precision=Int8((x, y), tolerance=0.03), check_on=(x, y)
     ).bundle
     assert bundle.manifest.stages[0].output.payload_bytes == net.layers[0].transmitted_bytes
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_coefficients_cross_where_the_mask_has_a_transform(tmp_path, precision) -> None:
+    torch.manual_seed(0)
+    y = torch.arange(400) % 3
+    x = (
+        0.3 * torch.randn(400, 1, 12, 12)
+        + torch.stack([torch.eye(12), torch.eye(12).flip(0), torch.zeros(12, 12)])[y, None]
+    )
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)),
+    )
+    net = ps.gate(model, x[:2], at="2", layer=ps.LayerConfig(keep=60), background=2)
+    config = ps.FitConfig(epochs=8, batch_size=50, progress=False, hardware=ps.Hardware(precision="float32"))
+    ps.fit(net, (x, y), config=config)
+    assert net.layers[0].compression.transform.fitted
+    net = middling(net, x)
+    if precision == "float32":
+        same(Pipeline(export_bundle(net, x[:4], tmp_path).bundle), net, x[:50])
+        return
+    exported = export_bundle(net, x[:4], tmp_path, precision=Int8((x, y), tolerance=0.02), check_on=(x, y))
+    assert exported.bundle.manifest.stages[0].output.payload_bytes == 60
+    for graph in exported.bundle.graphs:  # sums of many values need more than 8 bits
+        onnx_graph = onnx.load_from_string(graph).graph
+        makers = {name: node for node in onnx_graph.node for name in node.output}
+        products = [node for node in onnx_graph.node if node.op_type == "MatMul"]
+        floats = {weights.name for weights in onnx_graph.initializer if weights.data_type == onnx.TensorProto.FLOAT}
+        assert len(products) == 3
+        assert all(any(name in floats for name in node.input) for node in products)
+        assert (
+            sum(
+                makers[name].op_type == "DequantizeLinear" for node in products for name in node.input if name in makers
+            )
+            <= 1
+        )
 
 
 def test_values_whose_range_is_not_known_are_refused(tmp_path) -> None:

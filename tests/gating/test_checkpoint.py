@@ -104,7 +104,7 @@ def test_no_pickle_inside(saved):
     content = saved.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
-    assert json.loads(header["__metadata__"]["penstock"])["format"] == 4
+    assert json.loads(header["__metadata__"]["penstock"])["format"] == 5
 
 
 @pytest.mark.parametrize("cut", [4, 100, 1000, -1])
@@ -139,8 +139,8 @@ def with_header(path, change):
 
 
 def test_a_newer_file(saved):
-    with_header(saved, lambda header: json.dumps(header | {"format": 5, "penstock": "9.1"}))
-    with pytest.raises(StorageError, match=r"format 5.*Update Penstock"):
+    with_header(saved, lambda header: json.dumps(header | {"format": 6, "penstock": "9.1"}))
+    with pytest.raises(StorageError, match=r"format 6.*Update Penstock"):
         ps.load(saved, sequential())
 
 

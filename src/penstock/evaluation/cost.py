@@ -24,8 +24,8 @@ class Cost:
 def gated_cost(net: GatedNetwork, exit_stage: Tensor, active: Collection[int] | None = None) -> Cost:
     """Return what each sample cost, given the stage at which it exited.
 
-    A sample pays for each stage it ran through, for each gate that scored it, and for the kept values at each cut that
-    it crossed.
+    A sample pays for each stage it ran through, with changes of coordinates before and after a cut, for each gate that
+    scored it, and for the kept values at each cut that it crossed.
 
     Args:
         exit_stage: (n,), as in `Prediction`: the last stage that a sample ran through, counted from 1.
@@ -39,6 +39,7 @@ def gated_cost(net: GatedNetwork, exit_stage: Tensor, active: Collection[int] | 
         if i in active:
             macs += scored * layer.gate_macs
         macs += crossed * net.spec.macs[i + 1]
+        macs += scored * layer.transform_macs + crossed * layer.transform_macs
         payload += crossed * layer.transmitted_bytes
     return Cost(macs, payload)
 

@@ -91,7 +91,7 @@ def export_bundle(
     names = _class_names(net, labels)
     _check_stream_config(net, stream_config)
     _check_image_config(net)
-    net = deepcopy(net).cpu().eval()
+    net = deepcopy(net).cpu().eval().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     example = _example(net, example)
     files = load_exporter(precision.format)(net, example, precision)
     manifest = Manifest(

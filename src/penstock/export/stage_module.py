@@ -41,13 +41,18 @@ class DeployedStage(nn.Module):
         self.register_buffer(
             "places", None if unpacking is None else packed_positions(unpacking.kept, unpacking.phi.numel())
         )
+        self.packing, self.unpacking = (
+            None if layer is None or layer.transform is None or not layer.transform.fitted else layer.transform
+            for layer in (packing, unpacking)
+        )
         self.packed = () if unpacking is None else unpacking.layout.packed_shape(unpacking.feature, len(unpacking.kept))
 
     def forward(self, values: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         x = self.stage(self.unpack(values))
         if self.next_layer is None:
             return x.float()  # type: ignore[no-any-return]
-        packed = x if self.kept is None else self.next_layer.layout.pack(x, self.kept)
+        coded = x if self.packing is None else self.packing.coefficients(x)
+        packed = coded if self.kept is None else self.next_layer.layout.pack(coded, self.kept)
         if self.gate is None:
             return packed.flatten(1)  # type: ignore[no-any-return]
         return packed.flatten(1), self.gate.gate_logit(self.gate(x if self.reads_unmasked else packed))
@@ -59,7 +64,8 @@ class DeployedStage(nn.Module):
         layout, feature = self.previous_layer.layout, self.previous_layer.feature
         if self.places is None:
             return values.unflatten(1, feature)
-        return layout.unpack(values.view(-1, *self.packed), self.places, feature)
+        coded = layout.unpack(values.view(-1, *self.packed), self.places, feature)
+        return coded if self.unpacking is None else self.unpacking.features(coded)
 
 
 def is_gated(net: GatedNetwork, number: int) -> bool:

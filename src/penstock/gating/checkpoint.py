@@ -27,7 +27,7 @@ from penstock.runtime.bundle.guarantee import Guarantee
 from penstock.runtime.files import write_atomically
 from penstock.runtime.images.config import ImageConfig
 
-FORMAT = 4
+FORMAT = 5
 KEY = "penstock"
 
 

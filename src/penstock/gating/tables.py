@@ -56,6 +56,7 @@ def network_table(net: GatedNetwork) -> Table:
     columns = ("stage", "cut after", ">MACs", ">features", ">kept", ">bytes", "gate passes", ">from score")
     table = table_of(*columns, title=f"Gated {net.spec.model}")
     for i, macs in enumerate(net.spec.macs):
+        macs += sum(layer.transform_macs for layer in net.layers[max(i - 1, 0) : i + 1])
         if i == len(net.layers):
             table.add_row(str(i + 1), "(end)", count(macs))
             continue

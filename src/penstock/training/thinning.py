@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.gating.network import GatedNetwork
 
-BEGIN, END = 0.1, 0.6
-"""The shares of a run between which dimensions are dropped."""
+CHANGE, BEGIN, END = 0.05, 0.1, 0.6
+"""The shares of a run at which coordinates change, and between which dimensions are dropped."""
 
 
 def kept_share(progress: float) -> float:
@@ -21,12 +21,16 @@ def kept_share(progress: float) -> float:
 def thin(net: GatedNetwork, progress: float) -> bool:
     """Drop what matters least from each mask with ``keep``, as far as is due at this share of the training run.
 
+    Before that, masks with a transform change to its coordinates.
+
     `fit` calls this before each step; in a loop of your own, call ``thin(net, step / steps)``. From END on, the masks
     stay as they are.
 
     Returns:
         Whether a mask has changed.
     """
+    for layer in net.layers if progress >= CHANGE else ():
+        layer.change_coordinates()
     masks = [layer.compression for layer in net.layers]
     due = [mask for mask in masks if mask is not None and mask.keep is not None and len(mask.kept) != mask.keep]
     for mask in due:

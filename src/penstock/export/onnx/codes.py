@@ -105,7 +105,7 @@ def _steps_and_zeros(layer: GatedCompression) -> Sequence[np.ndarray]:
 
     def packed(per_channel: Tensor) -> np.ndarray:
         whole = per_channel.expand(layer.feature)[None]
-        chosen = whole if layer.compression is None else layer.compression.pack(whole)
+        chosen = whole if layer.compression is None else layer.layout.pack(whole, layer.compression.kept)
         return chosen.flatten().numpy()  # type: ignore[no-any-return]
 
     return packed(step).astype(np.float32), packed(zero).astype(np.uint8)

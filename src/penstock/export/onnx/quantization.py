@@ -18,20 +18,29 @@ from penstock.export.onnx.graph import cleaned
 from penstock.runtime.bundle.graph_names import GATE, INPUT
 
 
-def quantize(graph: ir.Model, calibration: Sequence[np.ndarray], activations: str = "int8") -> ir.Model:
+def quantize(
+    graph: ir.Model, calibration: Sequence[np.ndarray], activations: str = "int8", *, products: tuple[int, int] = (0, 0)
+) -> ir.Model:
     """Return a graph whose convolutions and matrix products compute in int8.
 
     Operations that only the gate's logit depends on, after its convolutions, stay in float32: a range measured on the
-    calibration data would clip the logit on other data.
+    calibration data would clip the logit on other data. So do changes of coordinates before and after a cut: their
+    sums of many values need more than 8 bits.
 
     Args:
         calibration: batches of the stage's input, from which the ranges of its values are measured.
         activations: their dtype, int8 or uint8; weights are int8.
+        products: how many matrix products change coordinates, right after the input and right before what is sent.
     """
     common.NameFixPass()(graph)
     for number, node in enumerate(graph.graph):
         node.name = f"{node.op_type}_{number}"
-    excluded = [node.name for node in _after_convolutions(_gate_only(graph))]
+    floats = [
+        *_after_convolutions(_gate_only(graph)),
+        *_after_input(graph, products[0]),
+        *_before_sent(graph, products[1]),
+    ]
+    excluded = [node.name for node in floats]
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "stage.onnx"
         quantize_static(
@@ -65,6 +74,29 @@ def _after_convolutions(nodes: list[ir.Node]) -> list[ir.Node]:
         source for node in convolutions for value in node.inputs if value is not None for source in _producers(value)
     }
     return [node for node in nodes if node not in convolutions and node not in before]
+
+
+def _after_input(graph: ir.Model, products: int) -> list[ir.Node]:
+    """Return the operations from the input on, up to this many matrix products."""
+    value, found = graph.graph.inputs[0], list[ir.Node]()
+    while products:
+        (node,) = (use.node for use in value.uses() if use.node.op_type != "Shape")
+        found.append(node)
+        products -= node.op_type == "MatMul"
+        value = node.outputs[0]
+    return found
+
+
+def _before_sent(graph: ir.Model, products: int) -> list[ir.Node]:
+    """Return the last operations before what is sent, from this many matrix products on."""
+    value, found = graph.graph.outputs[0], list[ir.Node]()
+    while products:
+        node = value.producer()
+        assert node is not None
+        found.append(node)
+        products -= node.op_type == "MatMul"
+        value = next(each for each in node.inputs if each is not None and each.const_value is None)
+    return found
 
 
 def _producers(value: ir.Value) -> set[ir.Node]:

@@ -76,7 +76,9 @@ def _quantized(
     quantized, specs = [], [tensors[0]]
     for number, graph in enumerate(graphs):
         engine = OnnxRuntime(to_bytes(graph), threads=0)
-        quantized.append(quantize(graph, [values[i : i + 32] for i in range(0, len(values), 32)], dtype))
+        batches_of_32 = [values[i : i + 32] for i in range(0, len(values), 32)]
+        products = (_products(net, number - 1), _products(net, number))
+        quantized.append(quantize(graph, batches_of_32, dtype, products=products))
         values, gate_logit = engine.run(values)
         threshold = net.thresholds[number] if number < len(net.layers) else None
         if gate_logit is not None and threshold is not None and (gate_logit >= threshold).any():
@@ -85,6 +87,13 @@ def _quantized(
         is_last = number == len(graphs) - 1
         specs.append(spec if is_last else TensorSpec(spec.shape, dtype, *quantization_of(values, dtype)))
     return quantized, specs
+
+
+def _products(net: GatedNetwork, layer: int) -> int:
+    """Return how many matrix products change coordinates at a layer; 0 at the network's two ends."""
+    compression = net.layers[layer].compression if 0 <= layer < len(net.layers) else None
+    transform = None if compression is None else compression.transform
+    return 0 if transform is None or not transform.fitted else 1 + len(transform.places)
 
 
 def sample_inputs(data: Data, samples: int = CALIBRATION_SAMPLES) -> np.ndarray:

@@ -16,6 +16,7 @@ from penstock.errors import ObjectiveError, ShapeError
 from penstock.gating.layers.config import Granularity, MaskKind
 from penstock.gating.layers.mask import TRAINING_MASKS, binary_mask, clip
 from penstock.gating.layers.mask_layout import MASK_LAYOUTS, MaskLayout, packed_positions
+from penstock.gating.layers.transform import Transform
 
 MEMORY = 0.98
 """Of the running mean of a dimension's importance: about 50 batches."""
@@ -48,6 +49,7 @@ class Compression(nn.Module):
         mask: how φ becomes binary during training, as in `LayerConfig`.
         keep: how many dimensions are kept in the end: those whose values matter most to the loss, by a running mean of
             (value · gradient)², the Fisher information; `thin` drops the others. None to learn φ by its gradient.
+        transform: the coordinates in which values are kept or dropped; None for the features' own.
 
     Shapes:
         x: (batch, *feature) -> (batch, *feature), zero where dropped.
@@ -65,17 +67,22 @@ class Compression(nn.Module):
         granularity: Granularity = "element",
         mask: MaskKind = "thresholded",
         keep: int | None = None,
+        transform: Transform | None = None,
     ):
         super().__init__()
         self.feature = tuple(feature)
         self.granularity = granularity
         self.mask_kind = mask
         self.phi = nn.Parameter(1 - 0.5 * torch.rand(self.layout.mask_shape(self.feature)), requires_grad=keep is None)
-        self.keep = keep
+        self.keep, self.transform = keep, transform
         self.register_buffer("importance", None if keep is None else torch.zeros_like(self.phi))
 
     def forward(self, x: Tensor) -> Tensor:
-        self._check(x)
+        return self.decode(self.encode(x))
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return the features, or their coefficients, with zeros where dropped."""
+        x = self._coordinates(x)
         mask = TRAINING_MASKS[self.mask_kind](self.phi, len(x)) if self.training else self.mask
         masked = x * mask.to(x.dtype)
         if self.importance is not None and self.training and torch.is_grad_enabled():
@@ -83,6 +90,19 @@ class Compression(nn.Module):
                 masked.requires_grad_()
             masked.register_hook(partial(self._observe, x.detach()))
         return masked
+
+    def decode(self, coded: Tensor) -> Tensor:
+        """Return the features of what `encode` gave."""
+        return coded if self.transform is None else self.transform.inverse(coded)
+
+    def _coordinates(self, x: Tensor) -> Tensor:
+        """Return the values that the mask covers."""
+        self._check(x)
+        if self.transform is None:
+            return x
+        if self.training and torch.is_grad_enabled() and not self.transform.fitted:
+            self.transform.observe(x)
+        return self.transform(x)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def _observe(self, x: Tensor, grad: Tensor) -> None:
@@ -99,14 +119,23 @@ class Compression(nn.Module):
         best = self.importance.flatten().topk(count).indices
         self.phi.zero_().flatten()[best] = 1.0
 
+    @torch.no_grad()
+    def change_coordinates(self) -> bool:
+        """Fit the transform to the features seen so far, if there is one and it is not yet; return whether it was."""
+        if self.transform is None or self.transform.fitted or not self.transform.seen:
+            return False
+        self.transform.fit()
+        assert self.importance is not None
+        self.importance.zero_()  # of values that are no longer what is chosen from
+        return True
+
     def pack(self, x: Tensor) -> Tensor:
         """Return only the kept dimensions of ``x``."""
-        self._check(x)
-        return self.layout.pack(x, self.kept)
+        return self.layout.pack(self._coordinates(x), self.kept)
 
     def unpack(self, packed: Tensor) -> Tensor:
         """Undo `pack`: ``unpack(pack(x))`` equals ``forward(x)``."""
-        return self.layout.unpack(packed, packed_positions(self.kept, self.phi.numel()), self.feature)
+        return self.decode(self.layout.unpack(packed, packed_positions(self.kept, self.phi.numel()), self.feature))
 
     @property
     def layout(self) -> MaskLayout:

@@ -14,6 +14,7 @@ MaskKind: TypeAlias = Literal["thresholded", "drawn"]
 HeadKind: TypeAlias = Literal["auto", "linear", "conv", "conv2", "attention"]
 Bits: TypeAlias = Literal[32, 8, 4]
 GateInput: TypeAlias = Literal["kept", "all"]
+TransformKind: TypeAlias = Literal["auto", "none", "cosine"]
 
 _CHOICES = {
     "parts": Parts,
@@ -22,10 +23,11 @@ _CHOICES = {
     "bits": Bits,
     "head": HeadKind,
     "gate_input": GateInput,
+    "transform": TransformKind,
 }
 _UNUSED = {
     "both": (),
-    "gate": ("mask", "keep"),
+    "gate": ("mask", "keep", "transform"),
     "compression": ("head", "gate_width", "gate_input", "class_loss_weight"),
 }
 
@@ -44,6 +46,9 @@ class LayerConfig:
             those, each dimension of each sample with probability σ(φ). Evaluation always thresholds.
         keep: how much may cross the cut: 410 values, a share such as 0.05, or "1640 bytes". Training drops the rest,
             what matters least to the loss first (`penstock.training.thinning`). None: β decides, as in the paper.
+        transform: what ``keep`` chooses from. "none": the values themselves, as in the paper; "cosine": coefficients of
+            images (C, H, W) and series (C, T), in which far fewer say the same (`Transform`); "auto": cosine where it
+            is possible.
         bits: of each value that crosses; 8 or 4 send more values in the same bytes.
         head: how the gate reads the features. "linear": one linear layer on what the mask keeps, the paper's gate;
             "conv", "conv2": one or two strided convolutions on all features, for images (C, H, W) and series (C, T);
@@ -63,6 +68,7 @@ class LayerConfig:
     granularity: Granularity = "element"
     mask: MaskKind = "thresholded"
     keep: int | float | str | None = None
+    transform: TransformKind = "auto"
     bits: Bits = 32
     head: HeadKind = "auto"
     gate_width: int | None = None
@@ -84,6 +90,8 @@ class LayerConfig:
             raise LayerError(
                 f"keep must be a number of values (410), a share (0.05) or bytes ('1640 bytes'), got {self.keep!r}."
             )
+        if self.transform == "cosine" and (self.keep is None or self.granularity != "element"):
+            raise LayerError("transform='cosine' chooses among the elements for keep=...: set keep, or leave it out.")
         for field in fields(self):
             if field.name in _UNUSED[self.parts] and getattr(self, field.name) != field.default:
                 raise LayerError(f"{field.name} has no effect on a layer with parts={self.parts!r}: leave it out.")

@@ -16,6 +16,7 @@ from penstock.gating.layers.gate import ClassGate, Gate
 from penstock.gating.layers.head import build_head, gate_granularity, resolved
 from penstock.gating.layers.mask_layout import MASK_LAYOUTS, MaskLayout
 from penstock.gating.layers.quantizer import Quantizer
+from penstock.gating.layers.transform import Transform
 
 FLOAT_BYTES = 4
 """Features are sent as float32 unless they are quantized."""
@@ -60,7 +61,8 @@ class GatedCompression(nn.Module):
         self.compression = None
         if config.has_compression:
             keep = config.kept_dimensions(self.feature)
-            self.compression = Compression(self.feature, config.granularity, config.mask, keep)
+            transform = Transform(self.feature) if config.transform == "cosine" else None
+            self.compression = Compression(self.feature, config.granularity, config.mask, keep, transform)
         self.gate = self._build_gate(positives, classes, background) if config.has_gate else None
 
     def _build_gate(self, positives: Collection[int] | None, classes: int | None, background: int) -> Gate:
@@ -73,14 +75,23 @@ class GatedCompression(nn.Module):
         return build(build_head(self.feature, self.config), positives=positives)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        masked = x if self.compression is None else self.compression(x)
-        gate_out = None if self.gate is None else self.gate(x if self.gate.reads_unmasked else masked)
-        return masked if self.quantizer is None else self.quantizer(masked), gate_out
+        coded = x if self.compression is None else self.compression.encode(x)
+        gate_out = None if self.gate is None else self.gate(x if self.gate.reads_unmasked else coded)
+        return self._received(coded), gate_out
 
     def send(self, x: Tensor) -> Tensor:
-        """Return the features as the next stage gets them: zero where dropped, and quantized."""
-        masked = x if self.compression is None else self.compression(x)
-        return masked if self.quantizer is None else self.quantizer(masked)
+        """Return the features as the next stage gets them: without what is dropped, and quantized."""
+        return self._received(x if self.compression is None else self.compression.encode(x))
+
+    def _received(self, coded: Tensor) -> Tensor:
+        sent = coded if self.quantizer is None else self.quantizer(coded)
+        return sent if self.compression is None else self.compression.decode(sent)
+
+    def change_coordinates(self) -> None:
+        """Fit the mask's transform, if it has one and features were seen; 8 and 4 bits then find their range again."""
+        changed = self.compression is not None and self.compression.change_coordinates()
+        if changed and self.quantizer is not None:
+            self.quantizer.ready.fill_(False)
 
     def score(self, x: Tensor) -> Tensor:
         """Return the gate's output for unmasked features; a linear head reads only what the mask keeps."""
@@ -130,6 +141,12 @@ class GatedCompression(nn.Module):
     def gate_macs(self) -> int:
         """The multiply-accumulates of one gate decision; 0 without a gate."""
         return 0 if self.gate is None else self.gate.macs(round(self.density * self._gate_inputs))
+
+    @property
+    def transform_macs(self) -> int:
+        """The multiply-accumulates of changing coordinates before the cut, and again of changing back after it."""
+        transform = None if self.compression is None else self.compression.transform
+        return 0 if transform is None else transform.macs()
 
     @property
     def _gate_granularity(self) -> Granularity:

@@ -130,14 +130,19 @@ Head: TypeAlias = LinearHead | ConvHead | AttentionHead
 
 
 def resolved(config: LayerConfig, feature: tuple[int, ...]) -> LayerConfig:
-    """Return the configuration with its head and width decided for features of this shape.
+    """Return the configuration with its head, its width and its transform decided for features of this shape.
 
     >>> resolved(LayerConfig(), (16, 14, 14)).head, resolved(LayerConfig(), (64,)).head
     ('conv2', 'linear')
     """
+    head, axes = config.head, len(feature) - 1
+    if config.transform == "auto" and config.has_compression:
+        possible = config.keep is not None and config.granularity == "element" and head != "attention"
+        config = replace(config, transform="cosine" if possible and axes in CONVOLUTIONS else "none")
+    if config.transform == "cosine" and axes not in CONVOLUTIONS:
+        raise LayerError(f"transform='cosine' needs features (C, T), (C, H, W) or (C, D, H, W), got {feature}.")
     if not config.has_gate:
         return config
-    head, axes = config.head, len(feature) - 1
     if head == "auto":
         tokens, linear = config.granularity == "feature", config.gate_input == "all" or axes not in CONVOLUTIONS
         head = "linear" if linear else "attention" if tokens and axes == 1 else "conv2"
