@@ -66,6 +66,14 @@ def test_a_gate_that_learns_classes_by_hand(counts):
     assert loss.gate.item() == pytest.approx(sum(sides) / 20 + 0.3 * sum(kinds) / 20, rel=1e-4)
 
 
+def test_label_smoothing_is_a_mixture_with_all_classes_alike_by_hand(net):
+    x, y = torch.randn(20, 6), torch.randint(0, 4, (20,))
+    loss = ps.Objective(alpha=0.0, beta=0.0, label_smoothing=0.2)(net, net(x), y)
+    logs = net(x).logits.double().log_softmax(1)
+    expected = -(0.8 * logs[range(20), y] + 0.2 * logs.mean(1)).mean().item()
+    assert loss.prediction.item() == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_number_for_alpha_is_shared_and_for_beta_repeated(net):
     assert ps.Objective(alpha=0.5, beta=0.4).weights(net) == ([0.25, 0.25], [0.4, 0.4])
 
@@ -135,6 +143,8 @@ def test_balanced_weights_have_a_mean_of_one_a_sample():
         ({"beta": [0.1, -0.1]}, r"beta .*\[0.1, -0.1\]"),
         ({"xi": -1}, "xi .*-1"),
         ({"class_counts": [1, -1]}, r"class_counts .*\[1, -1\]"),
+        ({"label_smoothing": 1.5}, "label_smoothing .*1.5"),
+        ({"distillation": -0.5}, "distillation .*-0.5"),
     ],
 )
 def test_weights_that_make_no_sense(choices, text):

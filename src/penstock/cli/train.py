@@ -102,9 +102,13 @@ def train_command(
         ),
     ] = None,
     class_loss_weight: Annotated[
-        float,
-        layer_option(help="Weight of a class loss at the gate, such as 0.3; 0: the paper's gate.", metavar="WEIGHT"),
-    ] = 0.0,
+        float | None,
+        layer_option(
+            help="Weight of a class loss at the gate; 0: the paper's gate. Default: 0.3, with a linear head 0.",
+            metavar="WEIGHT",
+            show_default=False,
+        ),
+    ] = None,
     alpha: Annotated[
         float, objective_option(help="Weight of early stopping, from 0 to below 1.", metavar="WEIGHT")
     ] = 0.5,

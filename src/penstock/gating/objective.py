@@ -47,6 +47,7 @@ class Objective:
         class_counts: the number of samples of each class. If given, rare classes weigh more in the prediction loss,
             and the rarer of positives and negatives weighs more in each gate's loss (rare classes too in that of a
             `ClassGate`); on balanced data nothing changes.
+        label_smoothing: the share of each label that is spread evenly over all classes, in the prediction loss.
         distillation: the share of the teacher in the prediction loss and in the gates' losses, if there is a teacher.
         temperature: by which logits are divided before they are compared with the teacher's.
     """
@@ -56,6 +57,7 @@ class Objective:
     xi: float = 0.0
     p: float = 2.0
     class_counts: Sequence[int] | None = None
+    label_smoothing: float = 0.0
     distillation: float = 0.5
     temperature: float = 3.0
 
@@ -67,8 +69,9 @@ class Objective:
                 object.__setattr__(self, name, value)
             if any(not one >= 0 for one in _as_sequence(value)):
                 raise ObjectiveError(f"{name} must be at least 0, got {value}.")
-        if not 0 <= self.distillation <= 1:
-            raise ObjectiveError(f"distillation must be between 0 and 1, got {self.distillation}.")
+        for name in ("distillation", "label_smoothing"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ObjectiveError(f"{name} must be between 0 and 1, got {getattr(self, name)}.")
         if not 0 < self.temperature < inf:
             raise ObjectiveError(f"temperature must be above 0, got {self.temperature}.")
         total = sum(_as_sequence(self.alpha))
@@ -87,7 +90,12 @@ class Objective:
         check_labels(labels, net.spec.classes)
         labels = labels.long()
         alphas, betas = self.weights(net)
-        prediction = F.cross_entropy(out.logits.float(), labels, weight=self.class_weights(net, labels))
+        prediction = F.cross_entropy(
+            out.logits.float(),
+            labels,
+            weight=self.class_weights(net, labels),
+            label_smoothing=self.label_smoothing,
+        )
         zero = prediction.new_zeros(())
         gates = [zero if logit is None else self.gate_loss(net, i, logit, labels) for i, logit in enumerate(out.gates)]
         if teacher is not None and self.distillation:

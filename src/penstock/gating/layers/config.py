@@ -53,12 +53,13 @@ class LayerConfig:
         head: how the gate reads the features. "linear": one linear layer on what the mask keeps, the paper's gate;
             "conv", "conv2": one or two strided convolutions on all features, for images (C, H, W) and series (C, T);
             "attention": attention pooling, for tokens (T, D). "auto": what suits the features.
-        gate_width: the hidden units of the gate, or the channels of its first convolution; None for 16 units, or half
-            as many channels as the features have, 8 to 64.
+        gate_width: the hidden units of the gate, or the channels of its first convolution; None for 16 units, or as
+            many channels as the features have, 8 to 64, and fewer where the convolutions would cost more than 2.5 % of
+            the network's multiply-accumulates.
         gate_input: what a linear head reads. "kept": one value per kept mask dimension (the mean over a channel or
             feature); "all": every value of the kept dimensions, for inputs of a fixed size.
         class_loss_weight: 0 for the paper's gate; above 0, the gate also learns to predict the class, with this weight
-            in its loss (`ClassGate`). Helps where classes are hard to distinguish.
+            in its loss (`ClassGate`). Helps where classes are hard to distinguish. None: 0.3, with a linear head 0.
 
     >>> LayerConfig(granularity="channel", gate_width=32).parts
     'both'
@@ -73,7 +74,7 @@ class LayerConfig:
     head: HeadKind = "auto"
     gate_width: int | None = None
     gate_input: GateInput = "kept"
-    class_loss_weight: float = 0.0
+    class_loss_weight: float | None = None
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -84,8 +85,9 @@ class LayerConfig:
         width = self.gate_width
         if width is not None and (isinstance(width, bool) or not isinstance(width, int) or width < 1):
             raise LayerError(f"gate_width must be an integer of at least 1, got {width!r}.")
-        if not (isfinite(self.class_loss_weight) and self.class_loss_weight >= 0):
-            raise LayerError(f"class_loss_weight must be a finite number of at least 0, got {self.class_loss_weight}.")
+        weight = self.class_loss_weight
+        if weight is not None and not (isfinite(weight) and weight >= 0):
+            raise LayerError(f"class_loss_weight must be a finite number of at least 0, got {weight}.")
         if self.keep is not None and not _is_amount(self.keep):
             raise LayerError(
                 f"keep must be a number of values (410), a share (0.05) or bytes ('1640 bytes'), got {self.keep!r}."

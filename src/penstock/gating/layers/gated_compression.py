@@ -31,6 +31,7 @@ class GatedCompression(nn.Module):
         positives: Ω, the labels that the gate lets pass; None for all but ``background``.
         classes: the number of classes; required when ``config.class_loss_weight`` is above 0.
         background: the label of negatives.
+        network_macs: the multiply-accumulates of the network, by which the gate's own are limited; None: no limit.
 
     Shapes:
         x: (batch, *feature) -> (features: (batch, *feature), logits: (batch,), of a `ClassGate` (batch, classes), or
@@ -38,7 +39,7 @@ class GatedCompression(nn.Module):
 
     >>> layer = GatedCompression((16, 14, 14))
     >>> layer.density, layer.transmitted_values, layer.gate_macs
-    (1.0, 3136, 74896)
+    (1.0, 3136, 338752)
     >>> GatedCompression((16, 14, 14), LayerConfig("gate")).compression is None
     True
     """
@@ -51,10 +52,11 @@ class GatedCompression(nn.Module):
         positives: Collection[int] | None = None,
         classes: int | None = None,
         background: int = 0,
+        network_macs: int | None = None,
     ):
         super().__init__()
         self.feature = tuple(feature)
-        self.config = config = resolved(config, self.feature)
+        self.config = config = resolved(config, self.feature, classes, network_macs)
         self.quantizer: Quantizer | None = None
         if config.bits < 32:
             self.quantizer = Quantizer(self.feature, config.bits, axis=self.layout.channels)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 from typing import TypeAlias
 
 import torch
@@ -18,11 +18,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from penstock.errors import LayerError
-from penstock.gating.layers.config import Granularity, LayerConfig
+from penstock.gating.layers.config import Granularity, HeadKind, LayerConfig
 from penstock.gating.layers.mask_layout import MASK_LAYOUTS
 
 UNITS = 16
-KERNEL, STRIDE = 3, 2
+CLASS_LOSS_WEIGHT = 0.3
+KERNEL, STRIDES = 3, (2, 1)
+CONV_LAYERS = {"conv": 1, "conv2": 2}
+CONV_WIDTHS, GATE_SHARE = (8, 64), 0.025
+"""Channels of the first convolution, and the share of the network's multiply-accumulates that a gate may take."""
 CONVOLUTIONS = {
     1: (nn.Conv1d, nn.BatchNorm1d),
     2: (nn.Conv2d, nn.BatchNorm2d),
@@ -68,12 +72,13 @@ class LinearHead(nn.Module):
 
 
 class ConvHead(nn.Module):
-    """Strided convolutions and a mean over what is left, for images (C, H, W) and series (C, T).
+    """A strided convolution, perhaps another one, and mean and maximum, for images (C, H, W) and series (C, T).
 
-    It runs where the features are, before the mask, so it reads all of them whatever crosses the cut.
+    The maximum says that something is anywhere at all, the mean how much of it. It runs where the features are, before
+    the mask, so it reads all of them whatever crosses the cut.
 
     Shapes:
-        x: (batch, *feature) -> (batch, width); each convolution after the first doubles the channels.
+        x: (batch, *feature) -> (batch, width); the second convolution doubles the channels.
     """
 
     reads_unmasked = True
@@ -81,24 +86,37 @@ class ConvHead(nn.Module):
     def __init__(self, feature: tuple[int, ...], channels: int, layers: int = 2):
         super().__init__()
         convolution, norm = CONVOLUTIONS[len(feature) - 1]
-        sizes = [feature[0], *(channels * 2**i for i in range(layers))]
+        sizes = _channels(feature, channels, layers)
         blocks = [
             nn.Sequential(
-                convolution(before, after, KERNEL, STRIDE, padding=KERNEL // 2, bias=False), norm(after), nn.ReLU()
+                convolution(before, after, KERNEL, stride, padding=KERNEL // 2, bias=False), norm(after), nn.ReLU()
             )
-            for before, after in pairwise(sizes)
+            for (before, after), stride in zip(pairwise(sizes), STRIDES, strict=False)
         ]
-        self.blocks, self.width = nn.Sequential(*blocks), sizes[-1]
-        self._macs, extent = 0, feature[1:]
-        for before, after in pairwise(sizes):
-            extent = tuple(-(-size // STRIDE) for size in extent)
-            self._macs += prod(extent) * before * after * KERNEL ** len(extent)
+        self.blocks, self.width = nn.Sequential(*blocks), 2 * sizes[-1]
+        self._macs = conv_macs(feature, channels, layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.blocks(x).flatten(2).mean(2)  # type: ignore[no-any-return]
+        x = self.blocks(x).flatten(2)
+        return torch.cat([x.mean(2), x.amax(2)], 1)
 
     def macs(self, kept: int) -> int:
         return self._macs
+
+
+def conv_macs(feature: tuple[int, ...], channels: int, layers: int) -> int:
+    """Return the multiply-accumulates of a `ConvHead`, without its score.
+
+    >>> conv_macs((40, 12, 12), channels=40, layers=2)
+    1555200
+    """
+    extent = [-(-size // STRIDES[0]) for size in feature[1:]]  # the second convolution has stride 1
+    pairs = pairwise(_channels(feature, channels, layers))
+    return prod(extent) * KERNEL ** len(extent) * sum(before * after for before, after in pairs)
+
+
+def _channels(feature: tuple[int, ...], channels: int, layers: int) -> list[int]:
+    return [feature[0], *(channels * 2**i for i in range(layers))]
 
 
 class AttentionHead(nn.Module):
@@ -129,28 +147,61 @@ class AttentionHead(nn.Module):
 Head: TypeAlias = LinearHead | ConvHead | AttentionHead
 
 
-def resolved(config: LayerConfig, feature: tuple[int, ...]) -> LayerConfig:
-    """Return the configuration with its head, its width and its transform decided for features of this shape.
+def resolved(
+    config: LayerConfig, feature: tuple[int, ...], classes: int | None = None, network_macs: int | None = None
+) -> LayerConfig:
+    """Return the configuration with all that is automatic decided.
+
+    Args:
+        feature: the shape of the features.
+        classes: of the network, if known.
+        network_macs: the multiply-accumulates of the network, of which a gate's convolutions may take `GATE_SHARE`.
 
     >>> resolved(LayerConfig(), (16, 14, 14)).head, resolved(LayerConfig(), (64,)).head
     ('conv2', 'linear')
     """
-    head, axes = config.head, len(feature) - 1
-    if config.transform == "auto" and config.has_compression:
-        possible = config.keep is not None and config.granularity == "element" and head != "attention"
-        config = replace(config, transform="cosine" if possible and axes in CONVOLUTIONS else "none")
-    if config.transform == "cosine" and axes not in CONVOLUTIONS:
-        raise LayerError(f"transform='cosine' needs features (C, T), (C, H, W) or (C, D, H, W), got {feature}.")
+    config = _with_transform(config, feature)
     if not config.has_gate:
         return config
-    if head == "auto":
-        tokens, linear = config.granularity == "feature", config.gate_input == "all" or axes not in CONVOLUTIONS
-        head = "linear" if linear else "attention" if tokens and axes == 1 else "conv2"
+    axes = len(feature) - 1
+    head = _head(config, axes)
     if (head.startswith("conv") and axes not in CONVOLUTIONS) or (head == "attention" and axes != 1):
         expected = "(T, D)" if head == "attention" else "(C, T), (C, H, W) or (C, D, H, W)"
         raise LayerError(f"a {head!r} head needs features of shape {expected}, got {feature}: use head='auto'.")
-    width = min(max(feature[0] // 2, 8), 64) if head.startswith("conv") else UNITS
-    return replace(config, head=head, gate_width=config.gate_width or width)
+    width, weight = config.gate_width, config.class_loss_weight
+    if width is None:
+        width = _conv_width(feature, CONV_LAYERS[head], network_macs) if head in CONV_LAYERS else UNITS
+    if weight is None:
+        weight = 0.0 if head == "linear" or classes is None or classes < 3 else CLASS_LOSS_WEIGHT
+    return replace(config, head=head, gate_width=width, class_loss_weight=weight)
+
+
+def _with_transform(config: LayerConfig, feature: tuple[int, ...]) -> LayerConfig:
+    axes = len(feature) - 1
+    if config.transform == "auto" and config.has_compression:
+        possible = config.keep is not None and config.granularity == "element" and config.head != "attention"
+        config = replace(config, transform="cosine" if possible and axes in CONVOLUTIONS else "none")
+    if config.transform == "cosine" and axes not in CONVOLUTIONS:
+        raise LayerError(f"transform='cosine' needs features (C, T), (C, H, W) or (C, D, H, W), got {feature}.")
+    return config
+
+
+def _head(config: LayerConfig, axes: int) -> HeadKind:
+    if config.head != "auto":
+        return config.head
+    if config.gate_input == "all" or axes not in CONVOLUTIONS:
+        return "linear"
+    return "attention" if config.granularity == "feature" and axes == 1 else "conv2"
+
+
+def _conv_width(feature: tuple[int, ...], layers: int, network_macs: int | None) -> int:
+    """Return as many channels as the features have, or fewer if that costs too much."""
+    least, most = CONV_WIDTHS
+    width = min(max(feature[0], least), most)
+    limit = inf if network_macs is None else GATE_SHARE * network_macs
+    while width > least and conv_macs(feature, width, layers) > limit:
+        width -= 1
+    return width
 
 
 def build_head(feature: tuple[int, ...], config: LayerConfig) -> Head:
@@ -160,7 +211,7 @@ def build_head(feature: tuple[int, ...], config: LayerConfig) -> Head:
         return LinearHead(feature, gate_granularity(config), config.gate_width)
     if config.head == "attention":
         return AttentionHead(feature, config.gate_width)
-    return ConvHead(feature, config.gate_width, layers=2 if config.head == "conv2" else 1)
+    return ConvHead(feature, config.gate_width, CONV_LAYERS[config.head])
 
 
 def gate_granularity(config: LayerConfig) -> Granularity:

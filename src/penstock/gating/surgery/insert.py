@@ -82,7 +82,9 @@ def gate(
     for shape, config, omega, are_tokens in zip(shapes, configs, omegas, tokens, strict=True):
         if are_tokens and config.has_gate and (config.head, config.gate_input) == ("auto", "kept"):
             config = replace(config, head="attention")
-        built = GatedCompression(shape, config, positives=omega, classes=classes, background=background)
+        built = GatedCompression(
+            shape, config, positives=omega, classes=classes, background=background, network_macs=sum(macs)
+        )
         layers.append(built.to(example.device).train(training))
     network = GatedNetwork(stages, layers, spec, origin, background=background)
     network.training = training
