@@ -12,6 +12,7 @@
 # Benchmarks and results
 #   make bench           measure the figures of benchmarks/latest.json; `make bench only=predict` measures one part
 #   make doorbell        measure a gated EfficientNet on photographs (hours; each finished seed and part is kept)
+#   make bench-cifar     measure a gated ResNet on all of CIFAR-10 (an hour; resumes)
 #   make readme          update the README's tables and docs/benchmarks.md from docs/demo.json and benchmarks/latest.json
 #   make listening       train a wake word with and without gates and benchmark both (1 hour); speech=FOLDER: Speech Commands
 #   make listening-page  write docs/listening.md from the results
@@ -28,7 +29,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 export MPLBACKEND := Agg
 
-.PHONY: demo check test test-slow test-cloud format docs package clean bench doorbell readme listening listening-page reproduce \
+.PHONY: demo check test test-slow test-cloud format docs package clean bench doorbell bench-cifar readme listening listening-page reproduce \
 	results fashion-mnist cifar10
 
 demo: .venv/demo
@@ -72,6 +73,9 @@ bench: .venv/dev
 
 doorbell: .venv/photos
 	$(BIN)/python -m benchmarks --only doorbell
+
+bench-cifar: cifar10 .venv/dev
+	$(BIN)/python -m benchmarks --only cifar
 
 readme: .venv/dev
 	$(BIN)/python -m benchmarks.readme

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks import doorbell, fashion, islands, speed, surgery
+from benchmarks import cifar, doorbell, fashion, islands, speed, surgery
 from penstock.gating.tables import table_of
 from penstock.runtime.files import write_atomically
 
@@ -36,8 +36,9 @@ PARTS: dict[str, Callable[[], list[Any]]] = {
     "garbage": islands.garbage,
     "start": islands.start,
     "doorbell": doorbell.measure,
+    "cifar": cifar.measure,
 }
-LONG = ("doorbell",)
+LONG = ("doorbell", "cifar")
 """Parts that take hours: only on request."""
 
 

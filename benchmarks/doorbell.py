@@ -2,15 +2,16 @@
 
 Dogs, garbage trucks and chain saws are of interest, seven other classes are the background, one positive to four
 negatives. A fixed split into training, calibration and test data; nothing is chosen on the test data.
+
+`python -m benchmarks.doorbell SEED` trains for one seed, so that two cores can train for two at once.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -33,16 +34,18 @@ POSITIVES = ("n02102040", "n03417042", "n03000684")
 SHARES = {"train": 0.6, "calibration": 0.2, "test": 0.2}
 SIDE, STORED = 96, 104
 PHOTOS = Path("../shared/data/imagenette_96/train.zip")
-RESULTS = Path(__file__).parent / "doorbell"
+RESULTS, RUNS = Path(__file__).parent / "doorbell", Path("runs/bench-doorbell")
 SEEDS = (0, 1, 2)
-EPOCHS = 4
+EPOCHS, TINY_EPOCHS = 4, 16
+"""Networks that start from random weights learn for longer."""
 AT = "_blocks.4"
 """After 30 % of the multiply-accumulates."""
 LOST = (0.01, 0.02, 0.05)
-TINY_CHANNELS = (8, 11, 14)
-"""Of the first layer of the networks that could stand in front instead of a gate: 3 to 10 % of the MACs."""
-PARTS = ("plain", "readme", "keep 30 %", "keep 10 %", "gates only", *(f"tiny {channels}" for channels in TINY_CHANNELS))
-LAYER = ps.LayerConfig()
+TINY_CHANNELS = (8, 14)
+"""Of the first layer of the networks that could stand in front instead of a gate: 3 and 10 % of the MACs."""
+TINY = tuple(f"tiny {channels}" for channels in TINY_CHANNELS)
+KEPT = {"keep 30 %": ps.LayerConfig(keep=0.3), "keep 10 %": ps.LayerConfig(keep=0.1)}
+PARTS = ("plain", *TINY, *KEPT, "readme", "gates only")
 
 
 class Photos(Dataset):
@@ -107,8 +110,10 @@ def efficientnet() -> nn.Module:
     )
 
 
-def fitted(model: nn.Module, seed: int, **choices: Any) -> tuple[ps.GatedNetwork, float]:
-    """Return a network that was gated and trained for as long as the plain one, and the seconds that took.
+def fitted(
+    model: nn.Module, seed: int, part: str, epochs: int = EPOCHS, **choices: Any
+) -> tuple[ps.GatedNetwork, float]:
+    """Return a network that was gated and trained, and the seconds that took; a broken training goes on.
 
     Args:
         choices: ``at``, ``layer``, and arguments of `fit` but the data and its configuration.
@@ -117,7 +122,12 @@ def fitted(model: nn.Module, seed: int, **choices: Any) -> tuple[ps.GatedNetwork
     torch.manual_seed(seed)
     net = ps.gate(model, torch.zeros(2, 3, SIDE, SIDE), at=at, layer=layer)
     config = ps.FitConfig(
-        epochs=EPOCHS, batch_size=64, seed=seed, progress=False, hardware=ps.Hardware(precision="float32")
+        epochs=epochs,
+        batch_size=64,
+        folder=RUNS / f"{part}-{seed}",
+        seed=seed,
+        progress=False,
+        hardware=ps.Hardware(precision="float32"),
     )
     began = time.perf_counter()
     ps.fit(net, data["train"], data["calibration"], config=config, **choices)
@@ -129,7 +139,8 @@ def described(net: ps.GatedNetwork, seconds: float) -> dict[str, Any]:
     result: dict[str, Any] = {"seconds": seconds, "macs": list(net.spec.macs)}
     if net.layers:
         (layer, *_) = net.layers
-        result |= {"kept": layer.density, "bytes": layer.transmitted_bytes, "gate_macs": layer.gate_macs}
+        result |= {"kept": layer.density, "bytes": layer.transmitted_bytes}
+        result |= {"gate_macs": layer.gate_macs, "transform_macs": layer.transform_macs}
     for part in ("calibration", "test"):
         outputs = collect_outputs(net, photos()[part])
         result[part] = {"accuracy": accuracy(outputs), "stopped": stopped_at(outputs)}
@@ -176,33 +187,36 @@ def of_seed(seed: int) -> dict[str, Any]:
     """Train and measure everything for one seed; a finished part is read from its file."""
     path = RESULTS / f"seed-{seed}.json"
     done: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    made: dict[str, ps.GatedNetwork] = {}
-
-    def part(name: str, make: Callable[[], tuple[ps.GatedNetwork, float]], needed: bool = False) -> None:
-        if name in done and not needed:
-            return
-        made[name], seconds = make()
-        done[name] = described(made[name], seconds)
+    missing = [name for name in PARTS if name not in done]
+    if not missing:
+        return done
+    plain_net, seconds = fitted(efficientnet(), seed, "plain", at=0)
+    plain = ps.ungate(plain_net)
+    assert isinstance(plain, nn.Module)
+    plain.eval()
+    for name in missing:
+        net = plain_net
+        if name != "plain":
+            net, seconds = trained(name, plain, seed)
+        done[name] = described(net, seconds)
         if name == "gates only":
-            done[name]["changed"] = answers_changed(made[name], plain)
+            done[name]["changed"] = answers_changed(net, plain)
         print(f"  seed {seed}, {name}: {done[name]}", flush=True)
         write_atomically(path, (json.dumps(done, indent=1) + "\n").encode())
-
-    missing = set(PARTS) - set(done)
-    part("plain", lambda: fitted(efficientnet(), seed, at=0), needed=bool(missing - {"readme"}))
-    if missing - {"plain", "readme"}:
-        plain = ps.ungate(made["plain"])
-        assert isinstance(plain, nn.Module)
-        plain.eval()
-    part("readme", lambda: fitted(efficientnet(), seed))
-    for name, share in (("keep 30 %", 0.3), ("keep 10 %", 0.1)):
-        part(name, lambda share=share: fitted(plain, seed, teacher=plain, layer=replace(LAYER, keep=share)))  # type: ignore[misc]
-    part(
-        "gates only", lambda: fitted(plain, seed, teacher=plain, train_only="gates", layer=replace(LAYER, parts="gate"))
-    )
-    for channels in TINY_CHANNELS:
-        part(f"tiny {channels}", lambda channels=channels: fitted(Tiny(channels), seed, at=0, teacher=plain))  # type: ignore[misc]
     return done
+
+
+def trained(name: str, plain: nn.Module, seed: int) -> tuple[ps.GatedNetwork, float]:
+    """Return one of `PARTS` but the plain network, trained, and the seconds that took."""
+    if name == "readme":
+        return fitted(efficientnet(), seed, name)
+    if name == "gates only":
+        layer = ps.LayerConfig(parts="gate")
+        return fitted(plain, seed, name, teacher=plain, train_only="gates", layer=layer)
+    if name in KEPT:
+        return fitted(plain, seed, name, teacher=plain, layer=KEPT[name])
+    tiny = Tiny(TINY_CHANNELS[TINY.index(name)])
+    return fitted(tiny, seed, name, TINY_EPOCHS, at=0, teacher=plain)
 
 
 def measure() -> list[Figure]:
@@ -232,8 +246,8 @@ def measure() -> list[Figure]:
 def macs_of_gated(run: dict[str, Any], positives: float = 0.1) -> float:
     """Return the mean multiply-accumulates of a sample at 1:9 and 2 % of the positives lost."""
     gated = run["keep 30 %"]
-    first, rest = gated["macs"]
-    return first + gated["gate_macs"] + _passing(gated["test"]["stopped"][1], positives) * rest
+    (first, rest), changed = gated["macs"], gated["transform_macs"]
+    return first + gated["gate_macs"] + changed + _passing(gated["test"]["stopped"][1], positives) * (rest + changed)
 
 
 def macs_of_cascade(run: dict[str, Any], positives: float = 0.1) -> float:
@@ -248,3 +262,7 @@ def macs_of_cascade(run: dict[str, Any], positives: float = 0.1) -> float:
 
 def _passing(stopped: float, positives: float) -> float:
     return positives * (1 - LOST[1]) + (1 - positives) * (1 - stopped)
+
+
+if __name__ == "__main__":
+    of_seed(int(sys.argv[1]))

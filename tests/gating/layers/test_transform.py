@@ -140,3 +140,28 @@ def test_errors_name_what_is_needed():
 
 def test_macs_are_those_of_its_products():
     assert Transform((4, 6, 7)).macs() == 4 * 4 * 42 + 4 * 42 * 6 + 4 * 42 * 7
+
+
+def test_bfloat16_changes_nothing_of_what_is_fitted():
+    """Training in bfloat16 sees features in 16 bits; covariances and axes are still computed in float32."""
+    torch.manual_seed(0)
+    x = torch.randn(64, 5, 9)
+    plain, mixed = Transform((5, 9)), Transform((5, 9))
+    for transform, bfloat16 in ((plain, False), (mixed, True)):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            transform.observe(x)
+            transform.fit()
+            transform.train()(x)
+    assert all(torch.equal(a, b) for a, b in zip(plain.buffers(), mixed.buffers(), strict=True))
+
+
+def test_a_network_with_keep_learns_in_bfloat16():
+    torch.manual_seed(0)
+    layer = GatedCompression((4, 6, 6), LayerConfig(keep=40, bits=8), classes=3)
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(torch.randn(8, 4, 6, 6).bfloat16().requires_grad_())[0].float().square().sum().backward()
+        layer.change_coordinates()
+        y, _ = layer(torch.randn(8, 4, 6, 6).bfloat16().requires_grad_())
+    y.float().square().sum().backward()
+    layer.compression.keep_only(40)
+    assert len(layer.compression.kept) == 40

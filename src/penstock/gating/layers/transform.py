@@ -93,8 +93,9 @@ class Transform(nn.Module):
         """Add a batch to the running covariance of the channels."""
         values = x.detach().float().movedim(1, -1).flatten(0, -2)  # (batch · places, C)
         weight = 1 - MEMORY if self.seen else 1.0
-        self.mean.lerp_(values.mean(0), weight)
-        self.product.lerp_(values.T @ values / len(values), weight)
+        with torch.autocast(x.device.type, enabled=False):
+            self.mean.lerp_(values.mean(0), weight)
+            self.product.lerp_(values.T @ values / len(values), weight)
         self.seen.fill_(True)
 
     @torch.no_grad()
