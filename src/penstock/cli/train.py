@@ -19,7 +19,7 @@ from penstock.gating import checkpoint, surgery
 from penstock.gating.layers.config import GateInput, Granularity, HeadKind, LayerConfig, MaskKind, Parts
 from penstock.gating.objective import Objective
 from penstock.gating.tables import network_table
-from penstock.training.config import FitConfig
+from penstock.training.config import FitConfig, TrainOnly
 from penstock.training.optimizer import OptimizerConfig
 
 gate_option = partial(typer.Option, rich_help_panel="Gates")
@@ -119,6 +119,20 @@ def train_command(
     balance: Annotated[
         bool, objective_option("--balance", help="Weight classes by their frequency: for 1:9 or 1:99.")
     ] = False,
+    teacher: Annotated[
+        str | None,
+        training_option(
+            help="A trained network to distil from, as package.module:function: best yours before it was gated.",
+            metavar="MODEL",
+            show_default=False,
+        ),
+    ] = None,
+    train_only: Annotated[
+        TrainOnly,
+        training_option(
+            help='all; "gates": what passes is answered exactly as before; "gates and masks".', metavar="WHAT"
+        ),
+    ] = "all",
     epochs: Annotated[int, training_option(help="Passes over the training data.", metavar="N")] = 20,
     batch_size: Annotated[int, training_option(help="Samples per step.", metavar="N")] = 256,
     rate: Annotated[
@@ -147,7 +161,7 @@ def train_command(
         raise StorageError(f"{out} is a folder; expected the name of a file.")
     splits = load_data(data)
     torch.manual_seed(seed)  # before the network draws its weights
-    network = load_model(model)
+    network, taught_by = load_model(model), None if teacher is None else load_model(teacher)
     example, _ = next(batches(splits["train"], batch_size=2))
     net = surgery.gate(
         network,
@@ -186,6 +200,8 @@ def train_command(
             seed=seed,
             progress=not as_json,
         ),
+        teacher=taught_by,
+        train_only=train_only,
     )
     checkpoint.save(net, out)
     show(
