@@ -37,7 +37,10 @@ VIOLATIONS = {
         ("export", "penstock.wakeword"),
     ],
     "commands": [
-        *((package, "penstock.cli") for package in ("demo", "comparison", "wakeword", "training", "gating", "runtime.cli.run")),
+        *(
+            (package, "penstock.cli")
+            for package in ("demo", "comparison", "wakeword", "training", "gating", "runtime.cli.run")
+        ),
         ("wakeword.training", "penstock.cli.main"),
         ("../../reproduction/experiments", "penstock.cli"),
     ],
