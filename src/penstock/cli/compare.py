@@ -127,9 +127,9 @@ def _shares(texts: Sequence[str]) -> tuple[float, ...]:
 
 def _split(splits: Mapping[str, Any], part: str) -> Data:
     if splits.get(part) is None:
-        known = ", ".join(key for key in PARTS if splits.get(key) is not None)
+        known = " and ".join(key for key in PARTS if splits.get(key) is not None)
         raise DataError(
-            f"expected data with {', '.join(PARTS)}, got {known}. Thresholds are chosen on validation data and "
+            f"expected data with train, validation and test, got {known}. Thresholds are chosen on validation data and "
             "everything is measured on test data: hold out both."
         )
     return splits[part]  # type: ignore[no-any-return]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
+from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from penstock.comparison.points import RATIOS, Point, averaged
 from penstock.gating.tables import count, percent, table_of
@@ -36,9 +36,9 @@ def comparison_tables(comparison: Comparison) -> list[RenderableType]:
         "left",
     )
     others = [_table(comparison, f"Costs a sample at 1:{RATIOS[i]}", _costs(i)) for i in rarer]
-    missing = [Text(f"{name} is left out: {reason}") for name, reason in comparison.left_out.items()]
-    missing += [Text(f"{name} has no time: {reason}") for name, reason in comparison.untimed.items()]
-    return [main, *others, *missing, Text(comparison.verdict, style="bold")]
+    missing = [f"{name} is left out: {reason}" for name, reason in comparison.left_out.items()]
+    missing += [f"{name} has no time: {reason}" for name, reason in comparison.untimed.items()]
+    return [main, *others, *map(escape, missing), f"[bold]{escape(comparison.verdict)}[/]"]
 
 
 def _table(comparison: Comparison, title: str, columns: dict[str, Callable[[Point], str]]) -> Table:

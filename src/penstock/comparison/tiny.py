@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from math import prod
 
@@ -57,6 +57,7 @@ def widths(sample: tuple[int, ...], classes: int, macs: int) -> list[int]:
     return sorted(found - {0})
 
 
+@cache
 def macs_of(sample: tuple[int, ...], classes: int, width: int) -> int:
     """Return the multiply-accumulates of a small network for one sample."""
     with torch.device("meta"):  # shapes alone: no weights are drawn, and nothing is computed
