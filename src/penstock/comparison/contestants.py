@@ -74,10 +74,10 @@ class Contestant:
     outputs: Forward
     costs: Costs
 
-    def answers(self, data: Data, title: str | None = None) -> Answers:
+    def answers(self, data: Data) -> Answers:
         """Return its answers to each sample of a data set."""
         (net, *_) = self.networks
-        labelled = checked_batches(data, net.spec.classes, progress=title)
+        labelled = checked_batches(data, net.spec.classes, progress="measuring")
         return Answers.of(collect(self.outputs, labelled), net.background)
 
 

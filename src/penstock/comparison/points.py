@@ -7,7 +7,7 @@ threshold. Thresholds are chosen on validation data alone; what `points` returns
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf
 from statistics import fmean
 from typing import Any
@@ -127,21 +127,17 @@ class Point:
     accuracy_open: float
     costs: tuple[StreamCost, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
-
 
 def averaged(points: Sequence[Point]) -> Point:
-    """Return the mean of the points of several seeds; times are of one seed's networks, so all or none have one."""
+    """Return the mean of the points of several seeds."""
     first, costs = points[0], [point.costs for point in points]
     means: dict[str, Any] = {name: fmean(getattr(point, name) for point in points) for name in MEASURED}
     return replace(first, **means, costs=tuple(_averaged_cost(of_ratio) for of_ratio in zip(*costs, strict=True)))
 
 
 def _averaged_cost(costs: Sequence[StreamCost]) -> StreamCost:
-    seconds = [cost.seconds for cost in costs if cost.seconds is not None]
     macs, payload = fmean(cost.macs for cost in costs), fmean(cost.payload_bytes for cost in costs)
+    seconds = [cost.seconds for cost in costs if cost.seconds is not None]  # of all seeds or of none
     return StreamCost(costs[0].negatives_per_positive, macs, payload, fmean(seconds) if seconds else None)
 
 

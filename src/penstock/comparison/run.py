@@ -111,7 +111,7 @@ class Run:
 
     def _trained(self, name: str) -> Finished:
         contestant = TRAINED[name](self.yours, self._task)
-        validation, test = (contestant.answers(self.parts[part], title=part) for part in ("validation", "test"))
+        validation, test = (contestant.answers(self.parts[part]) for part in ("validation", "test"))
         reason = None
         if self.seed == 0:  # whose networks are timed
             reason = export_or_reason(contestant.networks[0], self._example, self.folder / name)
