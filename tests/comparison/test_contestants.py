@@ -5,8 +5,9 @@ import torch
 
 import penstock as ps
 from helpers.comparison_task import PARTS, config, network
-from penstock.comparison.config import GATE_ONLY, GATED, TWO_NETWORKS, YOURS
+from penstock.comparison.config import GATE_ONLY, GATED, NAMES, TWO_NETWORKS, YOURS
 from penstock.comparison.contestants import TRAINED, Task, macs_on
+from penstock.comparison.plots import COLORS
 from penstock.comparison.points import choose_threshold, measured
 
 TRAIN, VALIDATION, TEST = PARTS
@@ -21,6 +22,10 @@ def task():
 @pytest.fixture(scope="module")
 def net(task):
     return task.fitted(network(), at=0)
+
+
+def test_each_contestant_has_a_training_and_a_color():
+    assert tuple(TRAINED) == NAMES == tuple(COLORS)
 
 
 @pytest.mark.parametrize("name", [GATED, GATE_ONLY])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -105,7 +105,7 @@ def compare(
     parts = {"train": train, "validation": validation, "test": test}
     example, _ = next(batches(train, batch_size=16))
     classes = _check_network(built(model, 0), example, config)
-    positives = {part: _check_part(part, data, classes, config.background) for part, data in parts.items()}
+    sizes = {part: _check_part(part, data, classes, config.background) for part, data in parts.items()}
     with _folder_of(config) as folder:
         claim(folder, model, parts, config)
         runs = [Run(folder / f"seed-{seed}", model, parts, config, seed) for seed in range(config.seeds)]
@@ -120,9 +120,9 @@ def compare(
     return Comparison(
         points=points,
         lost=config.lost,
-        samples=positives["test"][1],
-        positives=positives["test"][0],
-        fewest_positives=min(positives[part][0] for part in ("validation", "test")),
+        samples=sizes["test"].samples,
+        positives=sizes["test"].positives,
+        fewest_positives=min(sizes["validation"].positives, sizes["test"].positives),
         left_out={name: record.reason for _, name, record in records if isinstance(record, LeftOut)},
         untimed=untimed,
     )
@@ -137,15 +137,20 @@ def _check_network(model: nn.Module, example: Tensor, config: CompareConfig) -> 
     return net.spec.classes
 
 
-def _check_part(part: str, data: Data, classes: int, background: int) -> tuple[int, int]:
-    """Refuse data without both kinds; return the numbers of positives and of samples."""
+class _Size(NamedTuple):
+    samples: int
+    positives: int
+
+
+def _check_part(part: str, data: Data, classes: int, background: int) -> _Size:
+    """Refuse data without both kinds; return how much there is."""
     found = labels(data)
     try:
         check_labels(found, classes)
         check_both_kinds(found != background, "compare")
     except LabelError as error:
         raise LabelError(f"{part}: {error}") from error
-    return int((found != background).sum()), len(found)
+    return _Size(len(found), int((found != background).sum()))
 
 
 @contextmanager
