@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 NAMES = {contract["id"]: contract["name"] for contract in CONTRACTS}
 NOT_ON_A_DEVICE = next(contract for contract in CONTRACTS if contract["id"] == "device")["forbidden_modules"]
-LAYERS = ["cli", "demo", "wakeword", "export", "training", "evaluation", "gating", "runtime", "errors"]
+LAYERS = ["cli", "demo", "comparison", "export", "training", "evaluation", "gating", "runtime", "errors"]
 
 # contract -> (the module that must not import, what it must not import)
 VIOLATIONS = {
@@ -32,9 +32,15 @@ VIOLATIONS = {
         ("gating.network", "penstock.datasets"),
         ("datasets.loading", "penstock.gating.network"),
         ("models", "penstock.datasets"),
+        ("wakeword", "penstock.demo"),
+        ("wakeword", "penstock.comparison"),
+        ("export", "penstock.wakeword"),
     ],
     "commands": [
-        *((package, "penstock.cli") for package in ("demo", "wakeword", "training", "gating", "runtime.cli.run")),
+        *(
+            (package, "penstock.cli")
+            for package in ("demo", "comparison", "wakeword", "training", "gating", "runtime.cli.run")
+        ),
         ("wakeword.training", "penstock.cli.main"),
         ("../../reproduction/experiments", "penstock.cli"),
     ],

@@ -18,6 +18,8 @@ from penstock import errors as errors
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.comparison.compare import Comparison, compare
+    from penstock.comparison.config import CompareConfig
     from penstock.datasets.loading import class_counts
     from penstock.evaluation.calibrate import calibrate
     from penstock.evaluation.evaluate import Evaluation, evaluate
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Bundle",
     "Client",
+    "CompareConfig",
+    "Comparison",
     "Cut",
     "Evaluation",
     "FitConfig",
@@ -64,6 +68,7 @@ __all__ = [
     "TlsConfig",
     "calibrate",
     "class_counts",
+    "compare",
     "cuts",
     "errors",
     "evaluate",
@@ -78,6 +83,8 @@ __all__ = [
 
 # module -> (the extra that installs what it imports, the public names it defines)
 _MODULES = {
+    "comparison.compare": ("train", "Comparison compare"),
+    "comparison.config": ("train", "CompareConfig"),
     "datasets.loading": ("train", "class_counts"),
     "evaluation.calibrate": ("train", "calibrate"),
     "evaluation.evaluate": ("train", "Evaluation evaluate"),

@@ -9,6 +9,7 @@ COMMANDS = [
     "train",
     "calibrate",
     "evaluate",
+    "compare",
     "export",
     "run",
     "listen",
@@ -30,7 +31,8 @@ def test_commands_are_listed_in_the_order_of_use(typed):
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("train",), ("evaluate",), ("export",), ("wakeword", "train"), ("wakeword", "evaluate")]
+    "command",
+    [(), ("train",), ("evaluate",), ("compare",), ("export",), ("wakeword", "train"), ("wakeword", "evaluate")],
 )
 def test_help_is_readable_at_80_columns(typed, command):
     text = typed(*command, "--help", columns=80).out

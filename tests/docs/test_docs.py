@@ -41,6 +41,10 @@ SKIPPED = {
 """Lines that cannot run here, and why."""
 
 SHORTENED = {
+    "penstock compare -m mine:network -d mine:data --epochs 6 --folder runs/compare --plots plots/": (
+        "--epochs 2 --seeds 1 --only two-networks",
+        "trains five contestants three times",
+    ),
     "penstock wakeword train --word marvin --data speech_commands/ -o marvin/": (
         "--width 8 --windows 4000 --epochs 5 --rounds 0 --hours 0.2 --confidence 0 --max-positive-loss 0.03 "
         "--max-false-alarms 5",

@@ -130,6 +130,16 @@ def parse_cuts(text: str) -> int | list[float | str]:
         ) from error
 
 
+def parse_amount(text: str | None) -> int | float | str | None:
+    """Return --keep as `LayerConfig` takes it."""
+    if text is None or " " in text:
+        return text
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        return text  # refused by LayerConfig
+
+
 def parse_labels(texts: Sequence[str], names: Sequence[str] | None) -> list[list[int]]:
     """Return the labels that texts like "1,3" or "yes,no" list.
 

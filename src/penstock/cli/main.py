@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from penstock.cli import data, wakeword
 from penstock.cli.calibrate import calibrate_command
+from penstock.cli.compare import compare_command
 from penstock.cli.cuts import cuts_command
 from penstock.cli.demo import demo_command
 from penstock.cli.evaluate import evaluate_command
@@ -25,7 +26,7 @@ from penstock.runtime.cli import COMMANDS
 GATE, DEVICE, WAKEWORD, START = "Gate a network", "Run it", "Wake words", "Data and demo"
 
 ORDER = (
-    *("cuts", "train", "calibrate", "evaluate", "export"),
+    *("cuts", "train", "calibrate", "evaluate", "compare", "export"),
     *("run", "listen", "island", "up", "certs", "serve"),
     *("wakeword", "data", "demo"),
 )
@@ -57,6 +58,7 @@ app.command("cuts", rich_help_panel=GATE)(cuts_command)
 app.command("train", rich_help_panel=GATE)(train_command)
 app.command("calibrate", rich_help_panel=GATE)(calibrate_command)
 app.command("evaluate", rich_help_panel=GATE)(evaluate_command)
+app.command("compare", rich_help_panel=GATE)(compare_command)
 app.command("export", rich_help_panel=GATE)(export_command)
 for _name, _help in COMMANDS.items():  # listed here, parsed in penstock.runtime.cli
     app.command(_name, help=_help, rich_help_panel=DEVICE)(lambda: None)

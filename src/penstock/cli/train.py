@@ -11,7 +11,7 @@ import torch
 import typer
 from rich.console import Console
 
-from penstock.cli.arguments import DataName, ModelName, load_data, load_model, parse_cuts, parse_labels
+from penstock.cli.arguments import DataName, ModelName, load_data, load_model, parse_amount, parse_cuts, parse_labels
 from penstock.cli.show import AsJson, line, show
 from penstock.datasets.loading import batches, class_counts
 from penstock.errors import StorageError, require
@@ -171,7 +171,7 @@ def train_command(
             parts,
             granularity,
             mask,
-            keep=_amount(keep),
+            keep=parse_amount(keep),
             bits=bits,  # type: ignore[arg-type]
             head=head,
             gate_width=gate_width,
@@ -210,16 +210,6 @@ def train_command(
         network_table(net),
         line(f"Written: {out}"),
     )
-
-
-def _amount(text: str | None) -> int | float | str | None:
-    """Return --keep as `LayerConfig` takes it."""
-    if text is None or " " in text:
-        return text
-    try:
-        return int(text) if text.isdecimal() else float(text)
-    except ValueError:
-        return text  # refused by LayerConfig
 
 
 def _positives(positives: list[str] | None, names: Sequence[str] | None) -> list[int] | list[list[int]] | None:

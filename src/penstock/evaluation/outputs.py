@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -37,21 +37,25 @@ def collect_outputs(net: GatedNetwork, data: Data, *, batch_size: int = 256, pro
         LabelError: when a label is not a class of the network.
         ShapeError: when an input or an output is NaN or infinite.
     """
-
-    def checked() -> Iterable[tuple[Tensor, Tensor]]:
-        first = 0
-        for x, y in batches(data, batch_size=batch_size, progress=progress):
-            check_labels(y, net.spec.classes)
-            if bad := not_finite(x):
-                raise ShapeError(f"NaN or infinity in samples {[first + i for i in bad[:10]]} of the data. Clean it.")
-            first += len(x)
-            yield x, y
-
     with temporary_mode(net, training=False):
-        outputs = collect(lambda x: gate_logits(net, x), checked())
+        labelled = checked_batches(data, net.spec.classes, batch_size=batch_size, progress=progress)
+        outputs = collect(lambda x: gate_logits(net, x), labelled)
     if not all(torch.isfinite(part).all() for part in (outputs.logits, *outputs.gates) if part is not None):
         raise ShapeError("the network's outputs are NaN or infinite on this data: did its training diverge?")
     return outputs
+
+
+def checked_batches(
+    data: Data, classes: int, *, batch_size: int = 256, progress: str | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield batches (x, y); an error if a label is not a class, or an input is NaN or infinite."""
+    first = 0
+    for x, y in batches(data, batch_size=batch_size, progress=progress):
+        check_labels(y, classes)
+        if bad := not_finite(x):
+            raise ShapeError(f"NaN or infinity in samples {[first + i for i in bad[:10]]} of the data. Clean it.")
+        first += len(x)
+        yield x, y
 
 
 @torch.no_grad()

@@ -45,11 +45,7 @@ class RunDirectory:
         Raises:
             TrainingError: if the folder holds a run with other settings or of another format.
         """
-        path = self.folder / "run.json"
-        settings = json.loads(json.dumps({"format": FORMAT} | settings))
-        if self.last.exists():
-            self._check_same_run(path, settings)
-        write_atomically(path, json.dumps(settings, indent=1).encode())
+        claim_settings(self.folder / "run.json", settings, resumed=self.last.exists())
         return str(self.last) if self.last.exists() else None
 
     def recorded(self, setting: str) -> Any:
@@ -58,22 +54,6 @@ class RunDirectory:
             return json.loads((self.folder / "run.json").read_text())[setting] if self.last.exists() else None
         except (OSError, ValueError, TypeError, KeyError):
             return None  # `claim` says what is wrong with it
-
-    def _check_same_run(self, path: Path, settings: dict[str, Any]) -> None:
-        advice = "Choose another folder, or delete this one to start over."
-        try:
-            found = json.loads(path.read_text())
-            version = found.get("format", 1)
-            differing = [key for key in settings if found.get(key) != settings[key]]
-        except (OSError, ValueError, AttributeError) as error:
-            raise TrainingError(f"cannot resume the run: {path} cannot be read ({error}). {advice}") from error
-        if version != FORMAT:
-            raise TrainingError(
-                f"cannot resume the run in {self.folder}: expected format {FORMAT}, got format {version}, of another "
-                f"version of Penstock. {advice}"
-            )
-        if differing:
-            raise TrainingError(f"{self.folder} holds another run, which differs in {', '.join(differing)}. {advice}")
 
     def checkpoints(self) -> ModelCheckpoint:
         """Return the callback that writes the best and the last checkpoint."""
@@ -99,6 +79,35 @@ class RunDirectory:
         table.writeheader()
         table.writerows(rows)
         write_atomically(self.folder / "csv" / "metrics.csv", text.getvalue().encode())
+
+
+def claim_settings(path: Path, settings: dict[str, Any], *, resumed: bool) -> None:
+    """Write the settings of a run into its folder.
+
+    Raises:
+        TrainingError: if a run is resumed that has other settings or is of another format.
+    """
+    settings = json.loads(json.dumps({"format": FORMAT} | settings))
+    if resumed:
+        _check_same_run(path, settings)
+    write_atomically(path, json.dumps(settings, indent=1).encode())
+
+
+def _check_same_run(path: Path, settings: dict[str, Any]) -> None:
+    folder, advice = path.parent, "Choose another folder, or delete this one to start over."
+    try:
+        found = json.loads(path.read_text())
+        version = found.get("format", 1)
+        differing = [key for key in settings if found.get(key) != settings[key]]
+    except (OSError, ValueError, AttributeError) as error:
+        raise TrainingError(f"cannot resume the run: {path} cannot be read ({error}). {advice}") from error
+    if version != FORMAT:
+        raise TrainingError(
+            f"cannot resume the run in {folder}: expected format {FORMAT}, got format {version}, of another version "
+            f"of Penstock. {advice}"
+        )
+    if differing:
+        raise TrainingError(f"{folder} holds another run, which differs in {', '.join(differing)}. {advice}")
 
 
 @contextmanager
