@@ -16,8 +16,14 @@ from torch import nn
 import penstock as ps
 
 ROOT = Path(__file__).parents[1]
-# 18,000 was the plan of the rebuilt tree, which had 17,800; what came since belongs to networks of one's own
-MAX_LINES = 19_300
+LINES = {
+    "the rebuilt tree": 18_000,
+    "pictures": 400,
+    "a second tracer": 500,
+    "heads, keep, bits, coefficients": 900,
+    "compare": 1_450,
+}
+"""What each capability may take: the wheel grows with those, and with nothing else."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +73,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
 def test_the_wheel_stays_small(wheel):
     with ZipFile(wheel) as archive:
         lines = sum(archive.read(name).count(b"\n") for name in archive.namelist() if name.endswith(".py"))
-    assert lines <= MAX_LINES
+    assert lines <= sum(LINES.values())
 
 
 @pytest.mark.slow
