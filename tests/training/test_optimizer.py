@@ -13,7 +13,7 @@ from helpers.small_task import network, pretrained, quiet, task
 from helpers.timm_models import import_timm
 from penstock.training.epoch_metrics import MEAN_OF, LossRise
 from penstock.training.module import CollapseWarning
-from penstock.training.optimizer import OptimizerConfig, is_pretrained
+from penstock.training.optimizer import OWN_TEACHER_RATE, OptimizerConfig, is_pretrained
 
 
 def groups(net, **options):
@@ -42,6 +42,18 @@ def test_a_new_network_learns_at_the_rate_of_its_gates_and_a_pretrained_one_at_a
         name: value for name, value in fresh.items() if not name.startswith("stages")
     }
     assert groups(net, network_rate=0.5)["stages.0.0.weight"][0] == 0.005
+
+
+def test_a_network_that_is_what_its_teacher_is_learns_slowest() -> None:
+    net = gated()
+    teacher = ps.ungate(net)
+    assert OptimizerConfig().for_network(net, teacher).network_rate == OWN_TEACHER_RATE
+    assert ps.GatedLightningModule(net, teacher=teacher).optimizer.network_rate == OWN_TEACHER_RATE
+    assert OptimizerConfig(network_rate=0.5).for_network(net, teacher).network_rate == 0.5
+    with torch.no_grad():
+        next(teacher.parameters()).add_(0.1)
+    for other in (teacher, nn.Linear(6, 4)):
+        assert OptimizerConfig().for_network(net, other).network_rate == 1.0
 
 
 def test_weight_decay_is_for_matrices_and_kernels_but_not_for_masks() -> None:

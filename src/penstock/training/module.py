@@ -81,7 +81,7 @@ class GatedLightningModule(L.LightningModule):
         object.__setattr__(self, "teacher", teacher)  # not a submodule: neither trained nor saved
         self._loss_rise, self._rise = LossRise(), list[str]()
         self.net, self.objective = net, objective
-        self.optimizer = optimizer.for_network(net) if isinstance(optimizer, OptimizerConfig) else optimizer
+        self.optimizer = optimizer.for_network(net, teacher) if isinstance(optimizer, OptimizerConfig) else optimizer
         self.history = History()
         self.train_metrics, self.val_metrics = EpochMetrics(net), EpochMetrics(net)
         self._val_row: dict[str, float] = {}

@@ -21,8 +21,9 @@ Schedule = Literal["one-cycle", "rise-and-fall", "cosine", "constant"]
 OptimizerFactory = Callable[[Iterable[Tensor]], Optimizer]
 """Takes the parameters and returns an optimizer, such as ``functools.partial(torch.optim.SGD, lr=0.1)``."""
 
-PRETRAINED_RATE = 0.1
-"""The network's rate relative to the gates', if it looks pretrained."""
+PRETRAINED_RATE, OWN_TEACHER_RATE = 0.1, 0.03
+"""The network's rate relative to the gates': if it looks pretrained, and if it is what its teacher is, so that it has
+learnt the very task."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class OptimizerConfig:
         schedule: "one-cycle" (up, then down to nearly 0, with Adam's momentum cycling inversely: for few epochs),
             "rise-and-fall" (the same with constant momentum), "cosine", or "constant", the paper's.
         mask_rate: the masks' learning rate relative to ``rate``: slower masks flip less and end up better.
-        network_rate: the learning rate of the network's own weights relative to ``rate``; None for 0.1 if the network
-            looks pretrained (`is_pretrained`), else 1.
+        network_rate: the learning rate of the network's own weights relative to ``rate``; None for 0.03 if the network
+            starts with its teacher's weights, 0.1 if it looks pretrained (`is_pretrained`), else 1.
         weight_decay: decoupled weight decay (AdamW) of the network's and the gates' weight matrices and kernels.
         warm_up: the share of the steps in which the rate rises; None for 0.3 in a cycle, else 0.
         clip: the largest norm of all gradients together; None for no limit.
@@ -80,10 +81,12 @@ class OptimizerConfig:
         first = LinearLR(optimizer, 1 / (rising + 1), total_iters=rising)
         return optimizer, first if then is None else SequentialLR(optimizer, [first, then], [rising])
 
-    def for_network(self, net: GatedNetwork) -> OptimizerConfig:
+    def for_network(self, net: GatedNetwork, teacher: nn.Module | None = None) -> OptimizerConfig:
         """Return it with the network's rate decided, which must happen before a resumed run loads trained weights."""
         if self.network_rate is not None:
             return self
+        if teacher is not None and has_weights_of(net, teacher):
+            return replace(self, network_rate=OWN_TEACHER_RATE)
         return replace(self, network_rate=PRETRAINED_RATE if is_pretrained(net.stages) else 1.0)
 
     def _groups(self, net: GatedNetwork) -> list[dict[str, Any]]:
@@ -104,6 +107,15 @@ class OptimizerConfig:
         if not groups:
             raise TrainingError("nothing to train: all parameters are frozen.")
         return [{"params": group, "lr": rate, "weight_decay": decay} for (rate, decay), group in groups.items()]
+
+
+def has_weights_of(net: GatedNetwork, teacher: nn.Module) -> bool:
+    """Return whether a gated network's own weights are those of its teacher."""
+    origin = net.origin if isinstance(net.origin, nn.Module) else nn.ModuleList(net.origin)
+    ours, theirs = list(origin.parameters()), list(teacher.parameters())
+    return len(ours) == len(theirs) and all(
+        torch.equal(a.detach(), b.detach().to(a.device)) for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 def is_pretrained(module: nn.Module) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from penstock.gating.network import GatedNetwork
 
-CHANGE, BEGIN, END = 0.05, 0.1, 0.6
+CHANGE, BEGIN, END = 0.05, 0.1, 0.4
 """The shares of a run at which coordinates change, and between which dimensions are dropped."""
 
 
 def kept_share(progress: float) -> float:
     """Return the share of the dimensions to be dropped that are still kept: falls from 1 to 0, ever more slowly.
 
-    >>> kept_share(0.0), kept_share(0.35), kept_share(0.8)
+    >>> kept_share(0.0), round(kept_share(0.25), 3), kept_share(0.8)
     (1.0, 0.125, 0.0)
     """
     done = min(max((progress - BEGIN) / (END - BEGIN), 0.0), 1.0)
