@@ -49,8 +49,8 @@ def fit(
 ) -> History:
     """Train ``net`` in place: network, gates and masks jointly. Thresholds go back to a probability of ½.
 
-    A network that looks pretrained is trained at a tenth of the gates' learning rate, one that starts with its teacher's
-    weights at 0.03 of it (`OptimizerConfig.network_rate`).
+    A network that looks pretrained is trained at a tenth of the gates' learning rate, one that starts with the weights
+    of its teacher at 0.03 of it (`OptimizerConfig.network_rate`).
 
     A network in evaluation mode is put into training mode; it always ends in evaluation mode. In a network that is in
     training mode, submodules frozen with ``.eval()`` stay frozen.
