@@ -43,7 +43,7 @@ LAYERS = {
     "values, 8 bits": ps.LayerConfig(keep=BYTES, bits=8, transform="none"),
     "values, 4 bits": ps.LayerConfig(keep=BYTES, bits=4, transform="none"),
 }
-CHOSEN = "8 bits"
+CHOSEN = "4 bits"
 RESULTS, RUNS = Path(__file__).parent / "cifar", Path("runs/bench-cifar")
 
 

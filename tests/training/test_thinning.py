@@ -19,7 +19,8 @@ KEEP = ps.LayerConfig(keep=6)
     [
         (5, {}, 5),
         (0.25, {}, 24),
-        ("40 bytes", {}, 10),
+        ("40 bytes", {}, 80),
+        ("40 bytes", {"bits": 32}, 10),
         ("40 bytes", {"bits": 8}, 40),
         ("40 bytes", {"bits": 4}, 80),
         (24, {"granularity": "channel"}, 24),
@@ -104,7 +105,7 @@ def test_an_amount_that_means_nothing_is_refused(keep):
         ps.LayerConfig(keep=keep)
 
 
-@pytest.mark.parametrize(("keep", "granularity"), [(97, "element"), (11, "channel"), ("3 bytes", "element")])
+@pytest.mark.parametrize(("keep", "granularity"), [(97, "element"), (11, "channel"), ("49 bytes", "element")])
 def test_an_amount_that_does_not_fit_the_features_is_refused(keep, granularity):
     with pytest.raises(LayerError, match="96"):
         ps.LayerConfig(keep=keep, granularity=granularity).kept_dimensions((8, 12))

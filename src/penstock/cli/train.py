@@ -76,7 +76,9 @@ def train_command(
             show_default=False,
         ),
     ] = None,
-    bits: Annotated[int, layer_option(help="Bits of each value that crosses: 32, 8 or 4.", metavar="N")] = 32,
+    bits: Annotated[
+        str, layer_option(help="Bits of each value that crosses: 32, 8, 4; auto: 4 if --keep is in bytes.", metavar="N")
+    ] = "auto",
     head: Annotated[
         HeadKind,
         layer_option(
@@ -172,7 +174,7 @@ def train_command(
             granularity,
             mask,
             keep=parse_amount(keep),
-            bits=bits,  # type: ignore[arg-type]
+            bits=int(bits) if bits.isdecimal() else bits,  # type: ignore[arg-type]
             head=head,
             gate_width=gate_width,
             gate_input=gate_input,

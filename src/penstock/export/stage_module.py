@@ -82,9 +82,8 @@ def check(net: GatedNetwork) -> None:
                 f"the mask after stage {number} keeps 0 of {prod(layer.feature)} values. Train with a lower beta."
             )
         if layer.quantizer is not None and not layer.quantizer.ready:
-            raise ExportError(
-                f"the values after stage {number} have {layer.config.bits} bits and no range yet: train the network."
-            )
+            bits = layer.config.sent_bits
+            raise ExportError(f"the values after stage {number} have {bits} bits and no range yet: train the network.")
         if net.thresholds[number - 1] == math.inf:
             raise ExportError(
                 f"the gate after stage {number} lets nothing pass: its threshold is infinite. Calibrate it."

@@ -46,7 +46,7 @@ def encode_output(graph: ir.Model, layer: GatedCompression) -> None:
     old.name = f"{PACKED}_float32"
     part = _Part(graph, old)
     part.add("QuantizeLinear", step, zero, axis=1)
-    if layer.config.bits == 4:
+    if layer.config.sent_bits == 4:
         part.add("Clip", np.array(0, np.uint8), np.array(LEVELS - 1, np.uint8))
         codes = part.add("Cast", to=ir.DataType.FLOAT)
         first, second = _halves(len(step))
@@ -68,7 +68,7 @@ def decode_input(graph: ir.Model, layer: GatedCompression) -> None:
     new = ir.Value(name=INPUT)
     _declare(new, INPUT, layer)
     part = _Part(graph, new)
-    if layer.config.bits == 8:
+    if layer.config.sent_bits == 8:
         part.add("DequantizeLinear", step, zero, axis=1)
     else:
         received = part.add("Cast", to=ir.DataType.FLOAT)

@@ -12,7 +12,7 @@ Parts: TypeAlias = Literal["both", "gate", "compression"]
 Granularity: TypeAlias = Literal["element", "channel", "feature"]
 MaskKind: TypeAlias = Literal["thresholded", "drawn"]
 HeadKind: TypeAlias = Literal["auto", "linear", "conv", "conv2", "attention"]
-Bits: TypeAlias = Literal[32, 8, 4]
+Bits: TypeAlias = Literal["auto", 32, 8, 4]
 GateInput: TypeAlias = Literal["kept", "all"]
 TransformKind: TypeAlias = Literal["auto", "none", "cosine"]
 
@@ -49,7 +49,8 @@ class LayerConfig:
         transform: what ``keep`` chooses from. "none": the values themselves, as in the paper; "cosine": coefficients of
             images (C, H, W) and series (C, T), in which far fewer say the same (`Transform`); "auto": cosine where it
             is possible.
-        bits: of each value that crosses; 8 or 4 send more values in the same bytes.
+        bits: of each value that crosses; 8 or 4 send more values in the same bytes. "auto": 4 if ``keep`` is in bytes,
+            which was the most accurate, else 32.
         head: how the gate reads the features. "linear": one linear layer on what the mask keeps, the paper's gate;
             "conv", "conv2": one or two strided convolutions on all features, for images (C, H, W) and series (C, T);
             "attention": attention pooling, for tokens (T, D). "auto": what suits the features.
@@ -70,7 +71,7 @@ class LayerConfig:
     mask: MaskKind = "thresholded"
     keep: int | float | str | None = None
     transform: TransformKind = "auto"
-    bits: Bits = 32
+    bits: Bits = "auto"
     head: HeadKind = "auto"
     gate_width: int | None = None
     gate_input: GateInput = "kept"
@@ -115,7 +116,7 @@ class LayerConfig:
             return None
         values = prod(feature)
         if isinstance(self.keep, str):
-            wanted: float = int(self.keep.split()[0]) * 8 // self.bits
+            wanted: float = int(self.keep.split()[0]) * 8 // self.sent_bits
         else:
             wanted = self.keep if isinstance(self.keep, int) else self.keep * values
         dimensions = {"element": values, "channel": feature[0], "feature": feature[-1]}[self.granularity]
@@ -127,6 +128,13 @@ class LayerConfig:
                 f"{self.keep!r}, which is {wanted:g} values."
             )
         return kept
+
+    @property
+    def sent_bits(self) -> int:
+        """The bits of each value that crosses, with "auto" decided."""
+        if self.bits == "auto":
+            return 4 if isinstance(self.keep, str) else 32
+        return self.bits
 
     @property
     def has_gate(self) -> bool:

@@ -58,8 +58,8 @@ class GatedCompression(nn.Module):
         self.feature = tuple(feature)
         self.config = config = resolved(config, self.feature, classes, network_macs)
         self.quantizer: Quantizer | None = None
-        if config.bits < 32:
-            self.quantizer = Quantizer(self.feature, config.bits, axis=self.layout.channels)
+        if config.sent_bits < 32:
+            self.quantizer = Quantizer(self.feature, config.sent_bits, axis=self.layout.channels)
         self.compression = None
         if config.has_compression:
             keep = config.kept_dimensions(self.feature)
@@ -137,7 +137,7 @@ class GatedCompression(nn.Module):
     @property
     def transmitted_bytes(self) -> int:
         """The bytes of these values."""
-        return -(-self.transmitted_values * self.config.bits // 8)
+        return -(-self.transmitted_values * self.config.sent_bits // 8)
 
     @property
     def gate_macs(self) -> int:
