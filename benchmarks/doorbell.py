@@ -36,16 +36,15 @@ SIDE, STORED = 96, 104
 PHOTOS = Path("../shared/data/imagenette_96/train.zip")
 RESULTS, RUNS = Path(__file__).parent / "doorbell", Path("runs/bench-doorbell")
 SEEDS = (0, 1, 2)
-EPOCHS, TINY_EPOCHS = 4, 16
-"""Networks that start from random weights learn for longer."""
+EPOCHS = 4
 AT = "_blocks.4"
 """After 30 % of the multiply-accumulates."""
 LOST = (0.01, 0.02, 0.05)
-TINY_CHANNELS = (8, 14)
-"""Of the first layer of the networks that could stand in front instead of a gate: 3 and 10 % of the MACs."""
-TINY = tuple(f"tiny {channels}" for channels in TINY_CHANNELS)
+TINY = {"tiny 8": (8, 16, True), "tiny 14": (14, 16, True), "tiny 14, longer": (14, 60, False)}
+"""Networks that could stand in front instead of a gate: the channels of the first layer (3 and 10 % of the MACs), epochs,
+and whether the plain network is its teacher."""
 KEPT = {"keep 30 %": ps.LayerConfig(keep=0.3), "keep 10 %": ps.LayerConfig(keep=0.1)}
-PARTS = ("plain", *TINY, *KEPT, "readme", "gates only")
+PARTS = ("plain", *KEPT, "readme", "gates only", *TINY)
 
 
 class Photos(Dataset):
@@ -215,8 +214,8 @@ def trained(name: str, plain: nn.Module, seed: int) -> tuple[ps.GatedNetwork, fl
         return fitted(plain, seed, name, teacher=plain, train_only="gates", layer=layer)
     if name in KEPT:
         return fitted(plain, seed, name, teacher=plain, layer=KEPT[name])
-    tiny = Tiny(TINY_CHANNELS[TINY.index(name)])
-    return fitted(tiny, seed, name, TINY_EPOCHS, at=0, teacher=plain)
+    channels, epochs, taught = TINY[name]
+    return fitted(Tiny(channels), seed, name, epochs, at=0, teacher=plain if taught else None)
 
 
 def measure() -> list[Figure]:
@@ -253,11 +252,11 @@ def macs_of_gated(run: dict[str, Any], positives: float = 0.1) -> float:
 def macs_of_cascade(run: dict[str, Any], positives: float = 0.1) -> float:
     """Return the same of a tiny network in front of the plain one; the best on calibration data."""
 
-    def cost(channels: int, part: str) -> float:
-        tiny = run[f"tiny {channels}"]
+    def cost(name: str, part: str) -> float:
+        tiny = run[name]
         return tiny["macs"][0] + _passing(tiny[part]["stopped"][1], positives) * sum(run["plain"]["macs"])
 
-    return cost(min(TINY_CHANNELS, key=lambda channels: cost(channels, "calibration")), "test")
+    return cost(min(TINY, key=lambda name: cost(name, "calibration")), "test")
 
 
 def _passing(stopped: float, positives: float) -> float:
