@@ -41,7 +41,7 @@ AT = "_blocks.4"
 """After 30 % of the multiply-accumulates."""
 LOST = (0.01, 0.02, 0.05)
 TINY = {"tiny 8": (8, 16, True), "tiny 14": (14, 16, True), "tiny 14, longer": (14, 60, False)}
-"""Networks that could stand in front instead of a gate: channels of the first layer (3 and 10 % of the MACs), epochs, and
+"""Networks that could stand in front instead of a gate: channels of the first layer (3, 10 % of the MACs), epochs, and
 whether the plain network is the teacher."""
 KEPT = {"keep 30 %": ps.LayerConfig(keep=0.3), "keep 10 %": ps.LayerConfig(keep=0.1)}
 PARTS = ("plain", *KEPT, "readme", "gates only", *TINY)
