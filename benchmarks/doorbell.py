@@ -189,33 +189,41 @@ def of_seed(seed: int) -> dict[str, Any]:
     missing = [name for name in PARTS if name not in done]
     if not missing:
         return done
-    plain_net, seconds = fitted(efficientnet(), seed, "plain", at=0)
-    plain = ps.ungate(plain_net)
-    assert isinstance(plain, nn.Module)
-    plain.eval()
     for name in missing:
-        net = plain_net
-        if name != "plain":
-            net, seconds = trained(name, plain, seed)
+        net, seconds = trained(name, seed)
         done[name] = described(net, seconds)
         if name == "gates only":
-            done[name]["changed"] = answers_changed(net, plain)
+            done[name]["changed"] = answers_changed(net, plain_network(seed)[0])
         print(f"  seed {seed}, {name}: {done[name]}", flush=True)
         write_atomically(path, (json.dumps(done, indent=1) + "\n").encode())
     return done
 
 
-def trained(name: str, plain: nn.Module, seed: int) -> tuple[ps.GatedNetwork, float]:
-    """Return one of `PARTS` but the plain network, trained, and the seconds that took."""
+@cache
+def plain_network(seed: int) -> tuple[nn.Module, ps.GatedNetwork, float]:
+    """Return the fine-tuned network, the same as a network without a gate, and the seconds that the training took."""
+    net, seconds = fitted(efficientnet(), seed, "plain", at=0)
+    plain = ps.ungate(net)
+    assert isinstance(plain, nn.Module)
+    return plain.eval(), net, seconds
+
+
+def trained(name: str, seed: int) -> tuple[ps.GatedNetwork, float]:
+    """Return one of `PARTS`, trained, and the seconds that took."""
     if name == "readme":
         return fitted(efficientnet(), seed, name)
+    if name in TINY and not TINY[name][2]:
+        return fitted(Tiny(TINY[name][0]), seed, name, TINY[name][1], at=0)
+    plain, net, seconds = plain_network(seed)
+    if name == "plain":
+        return net, seconds
     if name == "gates only":
         layer = ps.LayerConfig(parts="gate")
         return fitted(plain, seed, name, teacher=plain, train_only="gates", layer=layer)
     if name in KEPT:
         return fitted(plain, seed, name, teacher=plain, layer=KEPT[name])
-    channels, epochs, taught = TINY[name]
-    return fitted(Tiny(channels), seed, name, epochs, at=0, teacher=plain if taught else None)
+    channels, epochs, _ = TINY[name]
+    return fitted(Tiny(channels), seed, name, epochs, at=0, teacher=plain)
 
 
 def measure() -> list[Figure]:
