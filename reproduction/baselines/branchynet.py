@@ -83,9 +83,9 @@ class BranchyObjective(Objective):
     for one exit, ⅔ for two.
     """
 
-    def gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
+    def gate_loss(self, net: GatedNetwork, i: int, output: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of exit i."""
-        return F.cross_entropy(logit.float(), labels, weight=self.class_weights(net, labels))
+        return F.cross_entropy(output.float(), labels, weight=self.class_weights(net, labels))
 
 
 class ExitOutcome(NamedTuple):
@@ -115,7 +115,7 @@ def collect_exit_outputs(net: GatedNetwork, data: Data, *, batch_size: int = 256
 
     def forward(x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         out = net(x.to(device))
-        return out.logits.cpu(), [logits.cpu() for logits in out.gates if logits is not None]
+        return out.logits.cpu(), [logits.cpu() for logits in out.gate_outputs if logits is not None]
 
     with temporary_mode(net, training=False):
         labels, logits, gates = collect(forward, batches(data, batch_size=batch_size))

@@ -26,7 +26,7 @@ def test_exit_and_final_output_are_trained_with_their_cross_entropies_at_equal_w
     net = ps.gate(network(), PARTS[0][0][:2], at=0.5, layer=EXIT)
     x, y = PARTS[0]
     out = net(x)
-    expected = (F.cross_entropy(out.logits, y) + F.cross_entropy(out.gates[0], y)) / 2
+    expected = (F.cross_entropy(out.logits, y) + F.cross_entropy(out.gate_outputs[0], y)) / 2
     torch.testing.assert_close(EQUAL_WEIGHTS(net, out, y).total, expected)
 
 

@@ -31,11 +31,8 @@ def thinned(net, low=0.2, high=0.8, seed=0):
 def middling(net, x):
     """Set thresholds at which some samples pass each gate."""
     with torch.no_grad():
-        raw = net.eval()(x).gates
-    net.thresholds = [
-        None if out is None else float(layer.gate.gate_logit(out).double().quantile(0.3))
-        for layer, out in zip(net.layers, raw, strict=True)
-    ]
+        gates = net.eval()(x).gates
+    net.thresholds = [None if logit is None else float(logit.double().quantile(0.3)) for logit in gates]
     return net
 
 

@@ -57,7 +57,7 @@ def test_a_gate_that_learns_classes_by_hand(counts):
     net = ps.gate(sequential(), torch.zeros(2, 6), at=0.5, positives={1, 2}, layer=config).eval()
     x, y = torch.randn(20, 6), torch.tensor([0] * 5 + [1] * 4 + [2] * 6 + [3] * 5)
     sides, kinds = [], []
-    for row, label in zip(net(x).gates[0].softmax(1).tolist(), y.tolist(), strict=True):
+    for row, label in zip(net(x).gate_outputs[0].softmax(1).tolist(), y.tolist(), strict=True):
         inside = row[1] + row[2]
         side = inside if label in (1, 2) else 1 - inside
         sides.append(-math.log(side))  # ten samples on either side: counts do not change it

@@ -82,7 +82,7 @@ def test_training_mode_is_the_same_in_both(name):
     back = ps.ungate(net)
     for key, value in model.state_dict().items():  # running statistics too
         assert torch.equal(back.state_dict()[key], value), key
-    (out.logits.sum() + sum(g.sum() for g in out.gates)).backward()
+    (out.logits.sum() + sum(g.sum() for g in out.gate_outputs)).backward()
     assert [key for key, parameter in net.origin.named_parameters() if parameter.grad is None] == []
 
 
@@ -117,10 +117,9 @@ def test_predict_is_forward_followed_by_the_gates(name, config):
     net.eval()
     x = x[: 6 if name == "branching" else 16]
     out = net(x)
-    said = [layer.gate.gate_logit(one) for layer, one in zip(net.layers, out.gates, strict=True)]
-    net.thresholds = [one.median().item() - 1e-4 for one in said]
+    net.thresholds = [one.median().item() - 1e-4 for one in out.gates]
     whole = net.predict(x)
-    expected = exit_stages(said, net.thresholds, samples=len(x))
+    expected = exit_stages(out.gates, net.thresholds, samples=len(x))
     if name == "branching":  # its inner way depends on who else is in the batch, so only the first gate can be compared
         assert torch.equal(whole.exit_stage == 1, expected == 1)
         return
@@ -132,7 +131,7 @@ def test_predict_is_forward_followed_by_the_gates(name, config):
     assert torch.equal(whole.label[~stopped], out.logits.argmax(1)[~stopped])
     torch.testing.assert_close(whole.logits[~stopped], out.logits[~stopped], atol=1e-5, rtol=1e-5)
     assert whole.logits[stopped].isnan().all()
-    for i, one in enumerate(said):
+    for i, one in enumerate(out.gates):
         reached = expected > i
         torch.testing.assert_close(whole.scores[reached, i], one.sigmoid()[reached], atol=1e-5, rtol=1e-5)
         assert whole.scores[~reached, i].isnan().all()

@@ -30,7 +30,7 @@ def test_the_loss_with_a_teacher_is_the_one_by_hand(class_loss_weight) -> None:
     far = [divergence(a / 2.5, b / 2.5) for a, b in zip(out.logits, teacher, strict=True)]
     expected = 0.7 * plain.prediction.item() + 0.3 * 2.5**2 * sum(far) / 8
     assert taught.prediction.item() == pytest.approx(expected, rel=1e-4)
-    raw = out.gates[0]
+    raw = out.gate_outputs[0]
     if class_loss_weight:
         far = [divergence(a / 2.5, b / 2.5) for a, b in zip(raw, teacher, strict=True)]
     else:

@@ -36,7 +36,7 @@ def exit_outputs(net: GatedNetwork) -> Forward:
 
     def forward(x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         out = net(x)
-        (logits,) = out.gates
+        (logits,) = out.gate_outputs
         assert logits is not None
         return out.logits, [relative_entropy(logits), logits.argmax(1)]
 

@@ -70,11 +70,7 @@ def collect(forward: Forward, labelled: Iterable[tuple[Tensor, Tensor]]) -> Outp
 def gate_logits(net: GatedNetwork, x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
     """Return a network's class logits and gate logits of a batch, float32 on the CPU: a `Forward`."""
     out = net(x.to(next(net.parameters()).device))
-    gates = [
-        None if layer.gate is None or raw is None else layer.gate.gate_logit(raw).cpu()
-        for layer, raw in zip(net.layers, out.gates, strict=True)
-    ]
-    return out.logits.float().cpu(), gates
+    return out.logits.float().cpu(), [None if logit is None else logit.cpu() for logit in out.gates]
 
 
 def check_both_kinds(positive: Tensor, purpose: str) -> None:

@@ -24,12 +24,13 @@ class GatedOutput(NamedTuple):
 
     Attributes:
         logits: (batch, classes).
-        gates: the logits of each layer's gate: (batch,), or (batch, classes) of a `ClassGate`, which ``gate_logit``
-            turns into (batch,); None for a layer without a gate.
+        gates: (batch,) for each layer, the logits that are compared with thresholds; None for a layer without a gate.
+        gate_outputs: what `Objective` trains: ``gates``, but (batch, classes) where the gate is a `ClassGate`.
     """
 
     logits: Tensor
     gates: tuple[Tensor | None, ...]
+    gate_outputs: tuple[Tensor | None, ...]
 
 
 class Prediction(NamedTuple):
@@ -129,14 +130,15 @@ class GatedNetwork(nn.Module):
                 "ones. Gate the network with an example of the shape you need."
             )
         self._check_dtype(x)
-        gates = []
+        gates, outputs = [], []
         with self._explained(x):
             for stage, layer in zip(self.stages, self.layers, strict=False):
-                x, logit = layer(stage(x))
-                gates.append(logit)
+                x, output = layer(stage(x))
+                outputs.append(output)
+                gates.append(None if layer.gate is None else layer.gate.gate_logit(output))
                 if isinstance(self._origin, list):  # a user's own stage may change its input in place
                     x = x.clone()
-            return GatedOutput(self.stages[-1](x), tuple(gates))
+            return GatedOutput(self.stages[-1](x), tuple(gates), tuple(outputs))
 
     @torch.no_grad()
     def predict(self, x: Tensor, *, active: Collection[int] | None = None) -> Prediction:

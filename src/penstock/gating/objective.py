@@ -97,13 +97,14 @@ class Objective:
             label_smoothing=self.label_smoothing,
         )
         zero = prediction.new_zeros(())
-        gates = [zero if logit is None else self.gate_loss(net, i, logit, labels) for i, logit in enumerate(out.gates)]
+        outputs = list(enumerate(out.gate_outputs))
+        gates = [zero if output is None else self.gate_loss(net, i, output, labels) for i, output in outputs]
         if teacher is not None and self.distillation:
             check_teacher(teacher, out.logits)
             prediction = self._mixed(prediction, self.distance(out.logits, teacher))
             gates = [
-                loss if logit is None else self._mixed(loss, self.gate_distance(net, i, logit, teacher))
-                for i, (loss, logit) in enumerate(zip(gates, out.gates, strict=True))
+                loss if output is None else self._mixed(loss, self.gate_distance(net, i, output, teacher))
+                for loss, (i, output) in zip(gates, outputs, strict=True)
             ]
         costs = [
             zero if layer.compression is None else transmission_cost(layer.compression.phi, self.p)
@@ -123,16 +124,16 @@ class Objective:
         ours, theirs = (F.log_softmax(each.float() / self.temperature, 1) for each in (logits, teacher))
         return F.kl_div(ours, theirs, reduction="batchmean", log_target=True) * self.temperature**2
 
-    def gate_distance(self, net: GatedNetwork, i: int, logit: Tensor, teacher: Tensor) -> Tensor:
+    def gate_distance(self, net: GatedNetwork, i: int, output: Tensor, teacher: Tensor) -> Tensor:
         """Return the KL divergence from what the teacher predicts to what layer i's gate does."""
         gate = net.layers[i].gate
         assert gate is not None
         if isinstance(gate, ClassGate):
-            return self.distance(logit, teacher)
+            return self.distance(output, teacher)
         inside = gate.omega(torch.arange(teacher.shape[1], device=teacher.device), net.background)
         soft = teacher.float() / self.temperature
         theirs = soft[:, inside].logsumexp(1) - soft[:, ~inside].logsumexp(1)  # the teacher's log-odds of Ω
-        ours = gate.gate_logit(logit) / self.temperature
+        ours = gate.gate_logit(output) / self.temperature
         pairs = (torch.stack([-each, each], 1) / 2 for each in (ours, theirs))
         ours, theirs = (F.log_softmax(each, 1) for each in pairs)
         return F.kl_div(ours, theirs, reduction="batchmean", log_target=True) * self.temperature**2
@@ -156,12 +157,12 @@ class Objective:
             raise ObjectiveError(f"class_counts is 0 for classes {unknown}, which occur in the data: count them too.")
         return balanced_weights(counts)
 
-    def gate_loss(self, net: GatedNetwork, i: int, logit: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of layer i's gate, whose output is ``logit``."""
+    def gate_loss(self, net: GatedNetwork, i: int, output: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of layer i's gate, given its output."""
         gate = net.layers[i].gate
         assert gate is not None
         positive = gate.omega(labels, net.background)
-        binary = gate.gate_logit(logit) if isinstance(gate, ClassGate) else logit
+        binary = gate.gate_logit(output)
         weight = None
         if self.class_counts is not None:
             classes = torch.arange(len(self.class_counts), device=labels.device)
@@ -174,7 +175,7 @@ class Objective:
             return loss
         # -log p(class | positive or not): by the chain rule, the loss of all classes without the binary loss
         binary_loss = F.binary_cross_entropy_with_logits(binary, target, reduction="none")
-        class_loss = F.cross_entropy(logit, labels, reduction="none") - binary_loss
+        class_loss = F.cross_entropy(output, labels, reduction="none") - binary_loss
         weights = self.class_weights(net, labels)
         return loss + gate.class_loss_weight * (class_loss if weights is None else class_loss * weights[labels]).mean()
 

@@ -52,10 +52,10 @@ class EpochMetrics(Metric):
         self.samples += len(labels)
         predicted = out.logits.detach().argmax(1)
         stopped = torch.zeros_like(labels, dtype=torch.bool)
-        for i, (layer, output) in enumerate(zip(net.layers, out.gates, strict=True)):
-            if layer.gate is None or output is None:
+        for i, (layer, gate_logit) in enumerate(zip(net.layers, out.gates, strict=True)):
+            if layer.gate is None or gate_logit is None:
                 continue
-            logit = layer.gate.gate_logit(output.detach())
+            logit = gate_logit.detach()
             stopped_here = is_stopped(logit, layer.gate.threshold)
             positive = layer.gate.omega(labels, net.background)
             stopped |= stopped_here

@@ -52,10 +52,10 @@ def test_a_sample_leaves_where_the_exit_is_sure(trained: ps.GatedNetwork) -> Non
     seen = exits(trained, (x, y))
     for i in range(len(x)):
         out = trained(x[i : i + 1])
-        p = out.gates[0][0].double().softmax(0)
+        p = out.gate_outputs[0][0].double().softmax(0)
         sure = -(p * p.clamp_min(1e-300).log()).sum() / np.log(CLASSES) < 0.2
         assert (seen.exit_stage[i] == 1) == sure
-        assert seen.predicted[i] == (out.gates[0][0] if sure else out.logits[0]).argmax()
+        assert seen.predicted[i] == (out.gate_outputs[0][0] if sure else out.logits[0]).argmax()
     assert 0 < (seen.exit_stage == 1).sum() < len(x)
 
 
@@ -104,7 +104,7 @@ class Elsewhere(nn.Module):
 
     def forward(self, x: torch.Tensor) -> GatedOutput:
         self.devices.append(x.device.type)
-        return GatedOutput(torch.zeros(len(x), CLASSES), (torch.zeros(len(x), CLASSES),))
+        return GatedOutput(torch.zeros(len(x), CLASSES), (torch.zeros(len(x)),), (torch.zeros(len(x), CLASSES),))
 
 
 def test_samples_are_moved_to_the_network() -> None:
@@ -120,7 +120,7 @@ def test_how_several_exits_weigh() -> None:
     model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, CLASSES))
     net, (x, y) = branchynet(model, torch.zeros(1, 6), at=["1", "3"]), blobs(50)
     out = net(x)
-    *at_exits, at_end = (nn.functional.cross_entropy(logits, y) for logits in (*out.gates, out.logits))
+    *at_exits, at_end = (nn.functional.cross_entropy(logits, y) for logits in (*out.gate_outputs, out.logits))
     total = BranchyObjective(alpha=0.6)(net, out, y).total
     torch.testing.assert_close(total, 0.3 * at_exits[0] + 0.3 * at_exits[1] + 0.4 * at_end)
     total = BranchyObjective(alpha=2 / 3)(net, out, y).total
