@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import LayerError
 from penstock.gating.layers import GatedCompression, LayerConfig
+from penstock.gating.layers.head import resolved
 from penstock.gating.layers.transform import Transform, cosines
 
 FEATURES = [(5, 9), (4, 6, 7), (3, 2, 4, 5)]
@@ -165,3 +166,11 @@ def test_a_network_with_keep_learns_in_bfloat16():
     y.float().square().sum().backward()
     layer.compression.keep_only(40)
     assert len(layer.compression.kept) == 40
+
+
+@pytest.mark.parametrize(("network_macs", "expected"), [(1_000_000, "none"), (2_000_000, "cosine"), (None, "cosine")])
+def test_a_network_so_small_that_it_would_cost_too_much_keeps_its_own_coordinates(network_macs, expected):
+    feature = (32, 29)  # 56,608 multiply-accumulates
+    assert resolved(LayerConfig(keep=0.1), feature, network_macs=network_macs).transform == expected
+    asked_for = LayerConfig(keep=0.1, transform="cosine")
+    assert resolved(asked_for, feature, network_macs=network_macs).transform == "cosine"

@@ -115,8 +115,13 @@ class ClassGate(Gate):
         return self.score(self.hidden(x, kept)).float()
 
     def gate_logit(self, out: Tensor) -> Tensor:
-        inside, outside = out.index_select(1, self.inside), out.index_select(1, self.outside)
-        return inside.logsumexp(1) - outside.logsumexp(1)
+        return _log_sum(out, self.inside) - _log_sum(out, self.outside)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, class_loss_weight={self.class_loss_weight:g}"
+
+
+def _log_sum(out: Tensor, classes: Tensor) -> Tensor:
+    """Return the logarithm of the summed odds of some classes: (batch, all) -> (batch,)."""
+    chosen = out.index_select(1, classes)
+    return chosen.squeeze(1) if len(classes) == 1 else chosen.logsumexp(1)

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from penstock.errors import LayerError
 from penstock.gating.layers.config import Granularity, HeadKind, LayerConfig
 from penstock.gating.layers.mask_layout import MASK_LAYOUTS
+from penstock.gating.layers.transform import transform_macs
 
 UNITS = 16
 CLASS_LOSS_WEIGHT = 0.3
@@ -27,6 +28,8 @@ KERNEL, STRIDES = 3, (2, 1)
 CONV_LAYERS = {"conv": 1, "conv2": 2}
 CONV_WIDTHS, GATE_SHARE = (8, 64), 0.025
 """Channels of the first convolution, and the share of the network's multiply-accumulates that a gate may take."""
+TRANSFORM_SHARE = 0.05
+"""The share of the network's multiply-accumulates that a change of coordinates may take, each way."""
 CONVOLUTIONS = {
     1: (nn.Conv1d, nn.BatchNorm1d),
     2: (nn.Conv2d, nn.BatchNorm2d),
@@ -155,12 +158,13 @@ def resolved(
     Args:
         feature: the shape of the features.
         classes: of the network, if known.
-        network_macs: the multiply-accumulates of the network, of which a gate's convolutions may take `GATE_SHARE`.
+        network_macs: the multiply-accumulates of the network, of which a gate's convolutions may take `GATE_SHARE`
+            and a change of coordinates `TRANSFORM_SHARE`.
 
     >>> resolved(LayerConfig(), (16, 14, 14)).head, resolved(LayerConfig(), (64,)).head
     ('conv2', 'linear')
     """
-    config = _with_transform(config, feature)
+    config = _with_transform(config, feature, network_macs)
     if not config.has_gate:
         return config
     axes = len(feature) - 1
@@ -176,11 +180,13 @@ def resolved(
     return replace(config, head=head, gate_width=width, class_loss_weight=weight)
 
 
-def _with_transform(config: LayerConfig, feature: tuple[int, ...]) -> LayerConfig:
+def _with_transform(config: LayerConfig, feature: tuple[int, ...], network_macs: int | None) -> LayerConfig:
     axes = len(feature) - 1
     if config.transform == "auto" and config.has_compression:
         possible = config.keep is not None and config.granularity == "element" and config.head != "attention"
-        config = replace(config, transform="cosine" if possible and axes in CONVOLUTIONS else "none")
+        possible = possible and axes in CONVOLUTIONS
+        cheap = network_macs is None or not possible or transform_macs(feature) <= TRANSFORM_SHARE * network_macs
+        config = replace(config, transform="cosine" if possible and cheap else "none")
     if config.transform == "cosine" and axes not in CONVOLUTIONS:
         raise LayerError(f"transform='cosine' needs features (C, T), (C, H, W) or (C, D, H, W), got {feature}.")
     return config

@@ -107,14 +107,22 @@ class Transform(nn.Module):
 
     def macs(self) -> int:
         """Return the multiply-accumulates of one sample, each way."""
-        values = len(self.rotation) * prod(self.places)
-        return values * (len(self.rotation) + sum(self.places))
+        return transform_macs((len(self.rotation), *self.places))
 
     def _across_channels(self, matrix: Tensor, x: Tensor) -> Tensor:
         return (matrix @ x.flatten(2)).unflatten(2, self.places)
 
     def _cosines(self, axis: int) -> Tensor:
         return getattr(self, f"cosines{axis}")  # type: ignore[no-any-return]
+
+
+def transform_macs(feature: tuple[int, ...]) -> int:
+    """Return the multiply-accumulates of a `Transform` of one sample, each way.
+
+    >>> transform_macs((40, 12, 12))
+    368640
+    """
+    return prod(feature) * sum(feature)
 
 
 def cosines(size: int) -> Tensor:
