@@ -28,6 +28,7 @@ from penstock.evaluation.outputs import check_both_kinds
 from penstock.gating.checkpoint import describe
 from penstock.gating.network import GatedNetwork
 from penstock.gating.objective import Objective, check_labels
+from penstock.training.allocator import keep_freed_memory
 from penstock.training.config import FitConfig, Hardware, TrainOnly
 from penstock.training.freezing import Freezing
 from penstock.training.module import GatedLightningModule, History
@@ -72,6 +73,7 @@ def fit(
     if train_only not in get_args(TrainOnly):
         raise TrainingError(f"train_only must be one of {', '.join(get_args(TrainOnly))}, got {train_only!r}.")
     _check_data(net, train, val)
+    keep_freed_memory()
     freezing = Freezing(net, train_only, config.frozen)
     batches = loader(train, batch_size=config.batch_size)
     run = None if config.folder is None else RunDirectory(Path(config.folder), validated=val is not None)
