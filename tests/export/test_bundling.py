@@ -250,7 +250,7 @@ def test_coefficients_cross_where_the_mask_has_a_transform(tmp_path, precision) 
         *(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU()),
         *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)),
     )
-    net = ps.gate(model, x[:2], at="2", layer=ps.LayerConfig(keep=60), background=2)
+    net = ps.gate(model, x[:2], at="2", layer=ps.LayerConfig(keep=60, transform="cosine"), background=2)
     config = ps.FitConfig(epochs=8, batch_size=50, progress=False, hardware=ps.Hardware(precision="float32"))
     ps.fit(net, (x, y), config=config)
     assert net.layers[0].compression.transform.fitted

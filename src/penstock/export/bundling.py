@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -34,11 +34,13 @@ class Exported:
 
     Attributes:
         errors: of each stage in float32, relative to its largest output.
+        floats: of each stage, the operators that are left in float32 and how many of each; empty in float32.
         before, after: decisions of the network and of the bundle on ``check_on``; None without it.
     """
 
     bundle: Bundle
     errors: tuple[float, ...]
+    floats: tuple[Mapping[str, int], ...]
     before: Decisions | None = None
     after: Decisions | None = None
 
@@ -48,6 +50,7 @@ class Exported:
             "id": self.bundle.manifest.id,
             "manifest": self.bundle.manifest.to_dict(),
             "errors": list(self.errors),
+            "floats": list(map(dict, self.floats)),
             "before": None if self.before is None else asdict(self.before),
             "after": None if self.after is None else asdict(self.after),
         }
@@ -109,7 +112,7 @@ def export_bundle(
     _check_finite(bundle, example)
     if isinstance(precision, Int8) and precision.held_out is not None and net.guarantee is not None:
         bundle = _recalibrated(net, bundle, precision.held_out)
-    exported = Exported(bundle, tuple(file.error for file in files))
+    exported = Exported(bundle, tuple(file.error for file in files), tuple(file.floats for file in files))
     if check_on is not None:
         before, after = compare(net, bundle, check_on, precision)
         exported = replace(exported, before=before, after=after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
@@ -22,6 +22,7 @@ class StageFile(NamedTuple):
         macs: multiply-accumulates per sample, the gate's included.
         input, output: shape and dtype of one sample.
         error: largest difference from PyTorch's float32 outputs, relative to the largest of them.
+        floats: the operators that an int8 stage still computes in float32, and how many of each.
     """
 
     content: bytes
@@ -29,6 +30,7 @@ class StageFile(NamedTuple):
     input: TensorSpec
     output: TensorSpec
     error: float
+    floats: Mapping[str, int]
 
 
 Exporter: TypeAlias = Callable[[GatedNetwork, Tensor, Precision], list[StageFile]]

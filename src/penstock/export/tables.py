@@ -30,6 +30,10 @@ def export_tables(exported: Exported) -> list[RenderableType]:
         )
     table.caption = "MACs: of the exported stage, without the channels that its mask drops\n"
     table.caption += "error: of the stage in float32, relative to PyTorch's largest output"
+    for number, floats in enumerate(exported.floats, start=1):
+        if floats:
+            listed = ", ".join(f"{name} {times}" if times > 1 else name for name, times in sorted(floats.items()))
+            table.caption += f"\nleft in float32, stage {number}: {listed}"
     if manifest.guarantee is not None:
         table.caption += f"\nguarantee: at most {manifest.guarantee.bound:.2%} of the positives are lost"
     table.caption_justify = "left"

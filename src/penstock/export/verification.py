@@ -84,12 +84,16 @@ def collect_engine_outputs(
     return collect(forward, batches(data, batch_size=batch_size, progress=progress))
 
 
-def largest_loss(before: Decisions, after: Decisions) -> tuple[float, str]:
-    """Return by how much the decisions are worse in the worst respect, and its name."""
+def largest_loss(before: Decisions, after: Decisions, permitted: float = 0.0) -> tuple[float, str]:
+    """Return by how much the decisions are worse in the worst respect, and its name.
+
+    Args:
+        permitted: the share of the positives for which thresholds were chosen anew; to lose no more is not worse.
+    """
     return max(
         (before.accuracy - after.accuracy, "accuracy"),
         (before.early_stopping - after.early_stopping, "early stopping"),
-        (after.positive_lost_rate - before.positive_lost_rate, "positives"),
+        (after.positive_lost_rate - max(before.positive_lost_rate, permitted), "positives"),
     )
 
 
@@ -103,7 +107,7 @@ def compare(net: GatedNetwork, bundle: Bundle, data: Data, precision: Precision)
     before = decide(net, collect_outputs(net, data, progress="PyTorch"), net.thresholds)
     outputs = collect_engine_outputs(load_engines(bundle, threads=0), data, progress="exported")
     after = decide(net, outputs, thresholds)
-    loss, name = largest_loss(before, after)
+    loss, name = largest_loss(before, after, _permitted(bundle, precision))
     if loss > precision.tolerance:
         at_own_thresholds = largest_loss(before, decide(net, outputs, net.thresholds))[0]
         changes = "accuracy {0.accuracy:.2%} -> {1.accuracy:.2%}, early stopping {0.early_stopping:.2%} -> "
@@ -114,6 +118,13 @@ def compare(net: GatedNetwork, bundle: Bundle, data: Data, precision: Precision)
             f"{_cause(net, bundle, precision, at_own_thresholds)} Or raise the tolerance."
         )
     return before, after
+
+
+def _permitted(bundle: Bundle, precision: Precision) -> float:
+    """Return the positive loss for which the bundle's thresholds were recalibrated; 0 if they are the network's."""
+    guarantee = bundle.manifest.guarantee
+    recalibrated = guarantee is not None and isinstance(precision, Int8)
+    return guarantee.max_positive_loss if recalibrated else 0.0  # type: ignore[union-attr]
 
 
 def _cause(net: GatedNetwork, bundle: Bundle, precision: Precision, at_own_thresholds: float) -> str:

@@ -18,6 +18,8 @@ from penstock.export.stage_module import DeployedStage
 from penstock.runtime.bundle.graph_names import GATE, INPUT, LOGITS, PACKED
 
 OPSET = 20
+FEW = 64
+"""Fewer values than that are gathered as fast by Gather."""
 
 
 def to_graph(stage: DeployedStage, values: Tensor, number: int) -> ir.Model:
@@ -59,6 +61,30 @@ def cleaned(graph: ir.Model) -> ir.Model:
     common.ClearMetadataAndDocStringPass()(graph)
     graph.producer_name = graph.producer_version = None
     return graph
+
+
+def gather_by_element(graph: ir.Model) -> None:
+    """Take GatherElements where single values are gathered; the graph is changed in place.
+
+    onnxruntime's Gather copies blocks: of one value each, it takes five times as long.
+    """
+    common.ShapeInferencePass()(graph)
+    for node in [node for node in graph.graph if node.op_type == "Gather"]:
+        values, chosen = node.inputs
+        assert values is not None and chosen is not None
+        order = None if chosen.const_value is None else chosen.const_value.numpy()
+        if order is None or order.ndim != 1 or order.size < FEW or values.shape is None or len(values.shape) != 2:
+            continue
+        if node.attributes.get_int("axis", 0) != 1:
+            continue
+        batch = ir.node("Shape", [values], {"start": 0, "end": 1})
+        width = ir.node("Constant", [], {"value_ints": list(order.shape)})
+        shape = ir.node("Concat", [batch.outputs[0], width.outputs[0]], {"axis": 0})
+        rows = ir.node("Expand", [chosen, shape.outputs[0]])
+        gather = ir.node("GatherElements", [values, rows.outputs[0]], {"axis": 1})
+        ir.convenience.replace_nodes_and_values(
+            graph.graph, node, [node], [batch, width, shape, rows, gather], node.outputs, gather.outputs
+        )
 
 
 def to_bytes(graph: ir.Model) -> bytes:

@@ -17,6 +17,9 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from penstock.export.onnx.graph import cleaned
 from penstock.runtime.bundle.graph_names import GATE, INPUT
 
+FEW = 4
+"""Channels of a picture that a convolution in float32 reads faster than one in 8 bits."""
+
 
 def quantize(
     graph: ir.Model, calibration: Sequence[np.ndarray], activations: str = "int8", *, products: tuple[int, int] = (0, 0)
@@ -25,7 +28,8 @@ def quantize(
 
     Operations that only the gate's logit depends on, after its convolutions, stay in float32: a range measured on the
     calibration data would clip the logit on other data. So do changes of coordinates before and after a cut: their
-    sums of many values need more than 8 bits.
+    sums of many values need more than 8 bits. On x86 (uint8) so does a convolution that reads a picture's few
+    channels: 8-bit kernels gain nothing there, and quantizing the input takes time.
 
     Args:
         calibration: batches of the stage's input, from which the ranges of its values are measured.
@@ -40,6 +44,8 @@ def quantize(
         *_after_input(graph, products[0]),
         *_before_sent(graph, products[1]),
     ]
+    if activations == "uint8":
+        floats += _on_few_channels(graph)
     excluded = [node.name for node in floats]
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "stage.onnx"
@@ -68,12 +74,21 @@ def _gate_only(graph: ir.Model) -> list[ir.Node]:
 
 
 def _after_convolutions(nodes: list[ir.Node]) -> list[ir.Node]:
-    """Return those that no convolution among them depends on."""
+    """Return those after the last convolution among them and its ReLU, which its kernel computes."""
     convolutions = {node for node in nodes if node.op_type == "Conv"}
     before = {
         source for node in convolutions for value in node.inputs if value is not None for source in _producers(value)
     }
-    return [node for node in nodes if node not in convolutions and node not in before]
+    relus = {use.node for node in convolutions for use in node.outputs[0].uses() if use.node.op_type == "Relu"}
+    return [node for node in nodes if node not in convolutions | before | relus]
+
+
+def _on_few_channels(graph: ir.Model) -> list[ir.Node]:
+    """Return the convolutions on the stage's own input, if that is a picture of few channels."""
+    (value,) = graph.graph.inputs
+    if value.shape is None or len(value.shape) != 4 or not isinstance(value.shape[1], int) or value.shape[1] > FEW:
+        return []
+    return [use.node for use in value.uses() if use.node.op_type == "Conv"]
 
 
 def _after_input(graph: ir.Model, products: int) -> list[ir.Node]:

@@ -13,7 +13,8 @@ from penstock.datasets.loading import Data, batches
 from penstock.export.exporters import StageFile, stage_tensors
 from penstock.export.onnx.channel_pruning import prune_channels
 from penstock.export.onnx.codes import decode_input, encode_output
-from penstock.export.onnx.graph import cleaned, macs, to_bytes, to_graph
+from penstock.export.onnx.float_operators import float_operators
+from penstock.export.onnx.graph import cleaned, gather_by_element, macs, to_bytes, to_graph
 from penstock.export.onnx.payload import convert_input, convert_output, quantization_of
 from penstock.export.onnx.quantization import quantize
 from penstock.export.precision import Int8, Precision
@@ -44,8 +45,11 @@ def export_onnx(net: GatedNetwork, example: Tensor, precision: Precision) -> lis
         else:
             convert_output(graphs[i], tensors[i + 1])
             convert_input(graphs[i + 1], tensors[i + 1])
-    contents = map(to_bytes, graphs)
-    return [StageFile(*parts) for parts in zip(contents, counts, tensors, tensors[1:], errors, strict=False)]
+    for graph in graphs:
+        gather_by_element(graph)
+    contents = [to_bytes(graph) for graph in graphs]
+    floats = [float_operators(content) if isinstance(precision, Int8) else {} for content in contents]
+    return [StageFile(*parts) for parts in zip(contents, counts, tensors, tensors[1:], errors, floats, strict=False)]
 
 
 @torch.no_grad()
