@@ -19,6 +19,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_it_compares_the_plain_and_the_gated_network(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "EPOCHS", 2)
     monkeypatch.chdir(tmp_path)

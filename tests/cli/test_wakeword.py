@@ -27,6 +27,7 @@ def clips(tmp_path_factory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_commands_train_and_evaluate(clips, tmp_path):
     options = [
         "--gates",

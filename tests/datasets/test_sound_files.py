@@ -274,8 +274,9 @@ def test_clips_of_no_use_are_counted_and_all_are_named(clips: Path) -> None:
         count_sounds(clips)
     for i in range(0, 10, 2):
         record(clips / "alarm" / f"{i}.WAV", rate_hz=8000)
-    with pytest.raises(DataError, match=r"^6 of 30 (.* 8000 Hz.*){5}"):
+    with pytest.raises(DataError, match=r"^6 of 30 ") as error:
         count_sounds(clips)
+    assert str(error.value).count(" 8000 Hz") == 5
 
 
 def test_without_soundfile_the_error_names_the_extra(clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,7 @@ if os.environ.get("LOCAL_RANK", "0") == "0":
 """
 
 
+@pytest.mark.slow
 def test_two_processes_train_like_one_with_a_batch_twice_as_large(tmp_path):
     code = DDP.format(tests=str(Path(__file__).parents[1]))
     (tmp_path / "ddp.py").write_text(code)

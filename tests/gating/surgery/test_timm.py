@@ -32,7 +32,7 @@ def timm():
     return found
 
 
-SLOW = ("inception_v4",)  # a larger inception_v3
+SLOW = ("densenet121", "inception_v3", "inception_v4", "mobilevit_xxs")  # large, and others are much like them
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ def sound(samples: int, seed: int = 0) -> np.ndarray:
     return ((0.2 * tones + 0.01 * random.normal(size=samples)) * 32767 * 0.8).astype(np.int16)
 
 
+@pytest.mark.slow  # librosa takes half a minute to import
 @pytest.mark.parametrize("spec", SPECS)
 def test_librosa_computes_the_same(spec: Mfcc) -> None:
     librosa = pytest.importorskip("librosa", reason="needs librosa for a second opinion")
