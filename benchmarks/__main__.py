@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks import cifar, doorbell, fashion, islands, speed, surgery
+from benchmarks import cifar, doorbell, fashion, int8, islands, speed, surgery
 from penstock.gating.tables import table_of
 from penstock.runtime.files import write_atomically
 
@@ -36,9 +36,10 @@ PARTS: dict[str, Callable[[], list[Any]]] = {
     "garbage": islands.garbage,
     "start": islands.start,
     "doorbell": doorbell.measure,
+    "int8": int8.measure,
     "cifar": cifar.measure,
 }
-LONG = ("doorbell", "cifar")
+LONG = ("doorbell", "int8", "cifar")
 """Parts that take hours: only on request."""
 
 

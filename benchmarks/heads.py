@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import penstock as ps
-from benchmarks import cifar, doorbell
+from benchmarks import doorbell
 from penstock import demo
 from penstock.datasets.loading import Data
 from penstock.evaluation.outputs import collect_outputs
@@ -66,14 +66,6 @@ def photographs() -> Case:
     return Case(_ungated(plain), doorbell.AT, data["train"], data["calibration"], 4, 64, trained=True)
 
 
-def images() -> Case:
-    """Return the 8-block ResNet that learnt CIFAR-10 but for the images that are held out."""
-    trial = cifar.Trial.held_out()
-    torch.manual_seed(0)
-    plain = cifar.fitted(cifar.resnet8(3, 6, cifar.WIDTH), trial, 0, "plain", at=0)
-    return Case(_ungated(plain), cifar.AT, cifar.Augmented(*trial.train), trial.judged, 3, cifar.BATCH, trained=True)
-
-
 def words() -> Case:
     """Return ten spoken words among others as MFCCs, and an Inception network."""
     data = TASKS["speech-commands"].data(SPEECH, "lite")
@@ -92,7 +84,6 @@ def exercises() -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     "photographs": photographs,
-    "CIFAR-10": images,
     "spoken words": words,
     "wrist": exercises,
 }
