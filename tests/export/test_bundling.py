@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import penstock as ps
+from helpers.slow import slow_but
 from helpers.zoo import ZOO, build
 from penstock.errors import BundleError, ExportError, ShapeError
 from penstock.export import Float32, Int8, export_bundle
@@ -49,7 +50,7 @@ def same(pipeline, net, x) -> None:
             np.testing.assert_allclose(got.logits, expected.logits[part].numpy(), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("name", slow_but({"convolutions", "encoder", "recurrent", "resnet8_1d"}, CUT))
 def test_a_chain_of_exported_stages_is_the_network(name, tmp_path) -> None:
     torch.manual_seed(0)
     model, draw = build(name)
@@ -223,7 +224,9 @@ def test_the_gates_last_layers_stay_in_floats(tmp_path, head, linear_layers) -> 
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize(("keep", "granularity"), [(37, "element"), (0.5, "channel")])
+@pytest.mark.parametrize(
+    ("keep", "granularity"), [(37, "element"), pytest.param(0.5, "channel", marks=pytest.mark.slow)]
+)
 def test_values_of_few_bits_cross_as_the_network_was_trained(tmp_path, bits, keep, granularity) -> None:
     net, (x, y) = trained(bits=bits, keep=keep, granularity=granularity)
     net = middling(net, x)

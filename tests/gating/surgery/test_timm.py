@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import penstock as ps
+from helpers.slow import slow_but
 from helpers.timm_models import import_timm
 from penstock.errors import CutError
 
@@ -32,11 +33,8 @@ def timm():
     return found
 
 
-SLOW = ("densenet121", "inception_v3", "inception_v4", "mobilevit_xxs")  # large, and others are much like them
-
-
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in NETWORKS]
+    "name", slow_but({"resnet18", "efficientnet_b0", "vit_tiny_patch16_224", "pit_ti_224"}, NETWORKS)
 )
 def test_cut_train_and_give_back(timm, name):
     size = NETWORKS[name]

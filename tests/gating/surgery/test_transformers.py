@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import penstock as ps
+from helpers.slow import slow_but
 from helpers.transformers_models import NETWORKS, build, import_transformers
 from penstock.errors import CutError
 from penstock.gating.cascade import exit_stages
@@ -24,7 +25,7 @@ NOTHING_DRAWN = dict.fromkeys(
 """What makes a stage draw other random numbers than the original."""
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", slow_but({"vit", "wav2vec2", "mobilenet_v2"}, NETWORKS))
 def test_gates_between_all_layers_change_nothing_and_train(name):
     torch.manual_seed(0)
     model, draw = build(name, **NOTHING_DRAWN)
