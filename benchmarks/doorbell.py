@@ -41,8 +41,8 @@ AT = "_blocks.4"
 """After 30 % of the multiply-accumulates."""
 LOST = (0.01, 0.02, 0.05)
 TINY, TINY_EPOCHS = 14, 60
-"""Channels of the first layer of a small network that could stand in front instead of a gate (10 % of the MACs), and how
-long it learns. In 16 epochs with the plain network as its teacher it stopped less than half as many negatives."""
+"""Channels of the first layer of a small network in front instead of a gate, with 10 % of the MACs, and for how long it
+learns. In 16 epochs with the plain network as its teacher it stopped less than half as many negatives."""
 KEPT = {"keep 30 %": ps.LayerConfig(keep=0.3), "keep 10 %": ps.LayerConfig(keep=0.1)}
 PARTS = ("plain", *KEPT, "readme", "gates only", "small network")
 
