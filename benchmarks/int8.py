@@ -45,9 +45,9 @@ def quantized_by_onnxruntime(model: nn.Module, x: Tensor) -> ort.InferenceSessio
     """Return a network in 8 bits as onnxruntime's documentation has it: uint8 activations, int8 weights by channel."""
     with tempfile.TemporaryDirectory() as folder:
         exported, prepared, done = (str(Path(folder) / name) for name in ("a.onnx", "b.onnx", "c.onnx"))
-        batch = {"x": {0: torch.export.Dim.DYNAMIC}}
+        any_batch = ({0: torch.export.Dim.DYNAMIC},)
         torch.onnx.export(
-            model, (x[:2],), exported, dynamo=True, input_names=["x"], dynamic_shapes=(batch["x"],), verbose=False
+            model, (x[:2],), exported, dynamo=True, input_names=["x"], dynamic_shapes=any_batch, verbose=False
         )
         quant_pre_process(exported, prepared)
         quantize_static(

@@ -30,5 +30,5 @@ def page_faults(**variables):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc is that of Linux")
-def test_memory_is_not_faulted_in_again_unless_the_user_has_settings_of_his_own():
+def test_memory_is_not_faulted_in_again_unless_the_user_has_own_settings():
     assert page_faults() < page_faults(MALLOC_ARENA_MAX="8") / 10

@@ -88,7 +88,7 @@ def largest_loss(before: Decisions, after: Decisions, permitted: float = 0.0) ->
     """Return by how much the decisions are worse in the worst respect, and its name.
 
     Args:
-        permitted: the share of the positives for which thresholds were chosen anew; to lose no more is not worse.
+        permitted: the share of the positives that recalibrated thresholds may lose; to lose no more is not worse.
     """
     return max(
         (before.accuracy - after.accuracy, "accuracy"),
